@@ -1,0 +1,98 @@
+package status
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"stado.internal/stado/fleet"
+)
+
+func (s *Resolver) refresh() time.Duration { return time.Duration(s.RefreshSeconds) * time.Second }
+
+func sayNotPublished(name string, cause error) string {
+	return fmt.Sprintf("cannot publish %s; readers see its last content until this is mended: %v", name, cause)
+}
+
+func sayNothingPublished(path string) string {
+	return fmt.Sprintf("no resolver has published state at %s: nothing has served here since that file was last removed", path)
+}
+
+func sayStateUnreadable(err error) string {
+	return fmt.Sprintf("the resolver's published state cannot be read: %v", err)
+}
+
+func sayState(s *Resolver) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "the resolver reports state %s", s.State)
+	if s.Reason != "" {
+		b.WriteString(": " + s.Reason)
+	}
+	if s.NextAttemptAt != nil {
+		fmt.Fprintf(&b, " (failed attempt %d, next read due %s)", s.Attempt, s.NextAttemptAt.UTC().Format(time.RFC3339))
+	}
+	return b.String()
+}
+
+func sayAPISilent(bind string) string {
+	return "nothing is listening on the resolution API at " + bind
+}
+
+func sayAdapterSilent(l ProbedListener) string {
+	return fmt.Sprintf("nothing is listening on the %s adapter for consumer %s at %s", l.Service, l.Consumer, l.Bind)
+}
+
+func sayUnreachable(a Authority) string {
+	s := fmt.Sprintf("the registry authority %s is unreachable", a.Host)
+	if a.Detail != "" {
+		s += ": " + a.Detail
+	}
+	return s
+}
+
+func sayBehind(held, published fleet.Generation) string {
+	return fmt.Sprintf("the resolver holds service directory generation %d and the authority publishes %d", held, published)
+}
+
+func sayStale(age int64, limit int) string {
+	return fmt.Sprintf("the snapshot the resolver holds is %ds old, past the %ds max-stale window this target declares", age, limit)
+}
+
+func sayCopyNotRefreshed(slug string) string {
+	return fmt.Sprintf("the resolver is not refreshing this host's last-known-good registry copy (%s), so the fallback stays at the generation it last accepted", slug)
+}
+
+// maxFindings is how many findings of one refusal stand in its blocker; the document holds all.
+const maxFindings = 3
+
+// sayRefusal names the rule, what was refused, and where: the findings that the sentence does not carry already follow it.
+func sayRefusal(f Refusal) string {
+	var b strings.Builder
+	b.WriteString(f.Rule + ": " + f.Sentence)
+	if f.Commit != "" {
+		fmt.Fprintf(&b, " (commit %.12s, refused since %s)", f.Commit, f.Since.UTC().Format(time.RFC3339))
+	}
+	said := 0
+	for _, finding := range f.Findings {
+		if text := finding.String(); finding.Severity == fleet.SeverityError && said < maxFindings && !strings.Contains(f.Sentence, text) {
+			b.WriteString("; " + text)
+			said++
+		}
+	}
+	return b.String()
+}
+
+// SayWait is a wait's own sentence: who waits, for how long, for what, and whom to ask.
+func SayWait(w Wait, now time.Time) string {
+	what := "for the first byte of an answer on an open channel"
+	if w.Phase == PhaseOpen {
+		what = "to open a channel"
+	}
+	s := fmt.Sprintf("service %s for consumer %s at %s has waited %ds %s to %s on %s: the client holds an accepted connection that receives nothing; ask that host what answers on %s",
+		w.Service, w.Consumer, w.Bind, int64(now.Sub(w.Since).Seconds()), what, w.Endpoint, w.ActiveHost, w.Endpoint)
+	if w.SessionReplacedAt != nil {
+		s += fmt.Sprintf("; the SSH session it rides was replaced at %s by a new session to %s that carries new connections, so it stands only until its client leaves",
+			w.SessionReplacedAt.UTC().Format(time.RFC3339Nano), w.ActiveHost)
+	}
+	return s
+}
