@@ -1,0 +1,136 @@
+package schema
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"stado.internal/stado/fleet"
+)
+
+func cueFile(path, text string) File { return File{path, []byte("package fleet\n" + text)} }
+
+// TestGates refuses what is not to be parsed or evaluated, each thing by its rule and in its file.
+func TestGates(t *testing.T) {
+	many := func(n int, format string) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, format, i)
+		}
+		return b.String()
+	}
+	tests := []struct {
+		name  string
+		files []File
+		rule  string
+		file  string
+	}{
+		{"file size", []File{{"a.cue", make([]byte, maxFileBytes+1)}}, RuleFileSize, "a.cue"},
+		{"total size", fill(maxTotalBytes/maxFileBytes+1, maxFileBytes), RuleTotalSize, ""},
+		{"count", make([]File, maxFiles+1), RuleFileCount, ""},
+		{"absolute", []File{cueFile("/etc/a.cue", "")}, RulePath, "/etc/a.cue"},
+		{"parent", []File{cueFile("../a.cue", "")}, RulePath, "../a.cue"},
+		{"parent inside", []File{cueFile("hosts/../a.cue", "")}, RulePath, "hosts/../a.cue"},
+		{"empty component", []File{cueFile("hosts//a.cue", "")}, RulePath, "hosts//a.cue"},
+		{"control character", []File{cueFile("hosts/a\n.cue", "")}, RulePath, `hosts/a\n.cue`},
+		{"backslash", []File{cueFile(`hosts\a.cue`, "")}, RulePath, `hosts\\a.cue`},
+		{"long name", []File{cueFile(strings.Repeat("a", 125)+".cue", "")}, RulePath, strings.Repeat("a", 125) + ".cue"},
+		{"deep path", []File{cueFile(strings.Repeat("a/", 16)+"a.cue", "")}, RulePath, strings.Repeat("a/", 16) + "a.cue"},
+		{"twice", []File{cueFile("a.cue", ""), cueFile("a.cue", "")}, RulePath, "a.cue"},
+		{"case", []File{cueFile("hosts/A1.cue", ""), cueFile("hosts/a1.cue", "")}, RuleCaseFold, "hosts/a1.cue"},
+		{"case of a directory", []File{cueFile("Hosts/a1.cue", ""), cueFile("hosts/a2.cue", "")}, RuleCaseFold, "hosts/a2.cue"},
+		{"local module", []File{cueFile("cue.mod/local-module.cue", "")}, RuleModule, "cue.mod/local-module.cue"},
+		{"UTF-8", []File{cueFile("a.cue", "// \xff")}, RuleNotText, "a.cue"},
+		{"label chain", []File{cueFile("a.cue", strings.Repeat("a: ", 100_000/2)+"1")}, RuleDepth, "a.cue"},
+		{"parentheses", []File{cueFile("a.cue", "a: "+strings.Repeat("(", 5000)+"1"+strings.Repeat(")", 5000))}, RuleDepth, "a.cue"},
+		{"braces", []File{cueFile("a.cue", "a: "+strings.Repeat("{", 5000)+strings.Repeat("}", 5000))}, RuleDepth, "a.cue"},
+		{"brackets", []File{cueFile("a.cue", "a: "+strings.Repeat("[", 5000)+strings.Repeat("]", 5000))}, RuleDepth, "a.cue"},
+		{"many brackets", []File{cueFile("a.cue", "a: "+strings.Repeat("[", 120_000))}, RuleDepth, "a.cue"},
+		{"longest label chain", []File{cueFile("a.cue", strings.Repeat("a:", 120_000)+"1")}, RuleDepth, "a.cue"},
+		{"label chain over lines", []File{cueFile("a.cue", strings.Repeat("a:\n", 60_000)+"1")}, RuleDepth, "a.cue"},
+		{"label chain in an interpolation", []File{cueFile("a.cue", `a: "x\({`+strings.Repeat("a:", 60_000)+`1})"`)}, RuleDepth, "a.cue"},
+		{"label chain after a mistake", []File{cueFile("a.cue", "a: (]\n"+strings.Repeat("a:", 60_000)+"1")}, RuleSyntax, "a.cue"},
+		{"unary operators", []File{cueFile("a.cue", "a: "+strings.Repeat("!", 200_000)+"true")}, RuleSyntax, "a.cue"},
+		{"nodes", []File{cueFile("a.cue", "a: ["+many(4000, "[%d,1,2,3,4,5,6,7,8,9,10,11,12],")+"]")}, RuleNodes, "a.cue"},
+		{"fields", []File{cueFile("a.cue", "a: {"+many(maxFields+1, "a%d: 1\n")+"}")}, RuleFields, "a.cue"},
+		{"elements", []File{cueFile("a.cue", "a: ["+many(maxFields+1, "%d,")+"]")}, RuleFields, "a.cue"},
+		{"top-level fields", []File{cueFile("a.cue", many(maxFields+1, "a%d: 1\n"))}, RuleFields, "a.cue"},
+		{"network import", []File{cueFile("a.cue", "import \"example.com/x\"\n_x: x")}, RuleImport, "a.cue"},
+		{"import of a part of the schema", []File{cueFile("a.cue", "import \"stado.internal/schema/x\"\n_x: x")}, RuleImport, "a.cue"},
+		{"attribute in a declaration", []File{cueFile("a.cue", "a: {@experiment(x)}")}, RuleAttribute, "a.cue"},
+		{"ignored file", []File{{"a.cue", []byte("@ignore()\n\npackage fleet\n")}}, RuleAttribute, "a.cue"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			got := Compile(test.files, Options{})
+			if got.Document != nil {
+				t.Fatal("the registry compiles")
+			}
+			for _, f := range got.Findings {
+				if f.Rule == test.rule && f.File == test.file {
+					return
+				}
+			}
+			t.Errorf("no finding of %s in %q: %v", test.rule, test.file, got.Findings)
+		})
+	}
+}
+
+func fill(n, size int) []File {
+	data := make([]byte, size)
+	out := make([]File, n)
+	for i := range out {
+		out[i] = File{fmt.Sprintf("f%d.cue", i), data}
+	}
+	return out
+}
+
+// TestSkippedFiles leaves out what the cue command leaves out, whatever is in it.
+func TestSkippedFiles(t *testing.T) {
+	files := withBase(nil)
+	for _, p := range []string{
+		"README.md", "_draft.cue", ".hidden.cue", ".github/x.cue", "_old/x.cue", "hosts/_x.cue", "hosts/.x.cue", "a_tool.cue", "hosts/a_test.cue",
+		"policies/own.cue", "policies/deep/own.cue", "cue.mod/pkg/example.net/x.cue", "hosts/a.cue.orig",
+	} {
+		files = append(files, File{p, []byte("@embed(nothing that is CUE")})
+	}
+	got := Compile(files, Options{})
+	if got.Document == nil || len(got.Findings) > 0 {
+		t.Fatalf("findings: %v", got.Findings)
+	}
+	if want := `{"service_directory":{"generation":42}}`; string(got.Document) != want {
+		t.Errorf("got %s, want %s", got.Document, want)
+	}
+}
+
+// TestLimitOfFindings lists a hundred findings and counts the rest.
+func TestLimitOfFindings(t *testing.T) {
+	files := withBase(nil)
+	for i := range 130 {
+		files = append(files, cueFile(fmt.Sprintf("hosts/h%03d.cue", i), fmt.Sprintf("registry: hosts: h%03d: bogus: 1\n", i)))
+	}
+	files = append(files, cueFile("a.cue", "outside: 1\n"))
+	got := Compile(files, Options{}).Findings
+	if len(got) != MaxFindings+1 {
+		t.Fatalf("%d findings", len(got))
+	}
+	last := got[len(got)-1]
+	if last.Rule != RuleMoreResults || last.Message != "31 more findings are not listed" || last.Severity != fleet.SeverityError {
+		t.Errorf("the last finding is %+v", last)
+	}
+	if got[0].File != "hosts/h000.cue" {
+		t.Errorf("the first finding is %+v: a warning stands before errors that are not listed", got[0])
+	}
+}
+
+// TestTokenDepthFollowsStrings accepts brackets and colons inside strings and interpolations, however many there are.
+func TestTokenDepthFollowsStrings(t *testing.T) {
+	text := "_a: \"" + strings.Repeat("(:[{", 5000) + "\"\n" +
+		"_b: \"" + strings.Repeat(`\(_a):([`, 600) + "\"\n" +
+		"_c: #\"\"\"\n\t" + strings.Repeat(`\#(_a) }])`, 600) + "\n\t\"\"\"#\n" +
+		"_d: [" + strings.Repeat("{a: b: 1}, ", 2000) + "]\n" +
+		strings.Repeat("_e: f: 1\n", 2000) + "// " + strings.Repeat(":[", 5000) + "\n"
+	if _, unbalanced, refused := gateTokens(cueFile("a.cue", text)); unbalanced != nil || refused != nil {
+		t.Errorf("unbalanced %v, refused %v", unbalanced, refused)
+	}
+}

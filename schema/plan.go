@@ -1,0 +1,229 @@
+package schema
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+const (
+	// chunkFiles is how many literal leaves share one evaluation: enough to spread the cost of the shared files, few enough to stay
+	// clear of what is quadratic in the evaluator.
+	chunkFiles = 50
+	// maxShared is how many shared files are worth evaluating again with every chunk.
+	maxShared = 64
+	// maxStepwise is how many shared files with expressions are begun one by one, so that the one that does not end can be named.
+	maxStepwise = 16
+)
+
+// plan is the order of the work.
+type plan struct {
+	shared  []source // literal ones first
+	entries []entry
+	whole   bool
+}
+
+func (c *compiler) plan(sources []source) plan {
+	p := plan{whole: c.whole}
+	groups := map[entryKey]*entry{}
+	var order []entryKey
+	for _, s := range sources {
+		if !s.leaf.ok() {
+			p.shared = append(p.shared, s)
+			p.whole = p.whole || s.needsWhole
+			continue
+		}
+		k := entryKey{s.leaf.kind, s.leaf.name}
+		if groups[k] == nil {
+			groups[k] = &entry{kind: k.kind, name: k.name}
+			order = append(order, k)
+		}
+		groups[k].sources = append(groups[k].sources, s)
+	}
+	p.whole = p.whole || len(p.shared) > maxShared
+	literalFirst(p.shared)
+	slices.SortFunc(order, func(a, b entryKey) int { return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.name, b.name)) })
+	for _, k := range order {
+		p.entries = append(p.entries, *groups[k])
+	}
+	return p
+}
+
+// literalFirst puts what can be a bomb last, so that it is the last that had begun.
+func literalFirst(sources []source) {
+	slices.SortStableFunc(sources, func(a, b source) int {
+		switch {
+		case a.literal == b.literal:
+			return 0
+		case a.literal:
+			return -1
+		}
+		return 1
+	})
+}
+
+// chunks groups the literal entries, and lists the others, each of which is evaluated alone.
+func (p plan) chunks() (literal [][]entry, alone []entry) {
+	var chunk []entry
+	files := 0
+	for _, e := range p.entries {
+		if slices.ContainsFunc(e.sources, func(s source) bool { return !s.literal }) {
+			alone = append(alone, e)
+			continue
+		}
+		chunk = append(chunk, e)
+		if files += len(e.sources); files >= chunkFiles {
+			literal, chunk, files = append(literal, chunk), nil, 0
+		}
+	}
+	if len(chunk) > 0 {
+		literal = append(literal, chunk)
+	}
+	return literal, alone
+}
+
+// result is a compiled registry in parts: the shared value, and what replaces the entries in it.
+type result struct {
+	registry []byte
+	entries  map[entryKey][]byte
+}
+
+// run evaluates the shared files alone, then every leaf with them. The outcome is that of one evaluation of everything.
+func (c *compiler) run(p plan) result {
+	shared := c.runShared(p.shared)
+	for _, e := range p.entries {
+		// An entry that shared files give parts of may be incomplete without its leaf.
+		p.whole = p.whole || shared.names[entryKey{e.kind, e.name}]
+	}
+	if p.whole {
+		return c.runWhole(p)
+	}
+	if shared.err != nil {
+		c.findings.add(c.explain(shared.err)...)
+		return result{}
+	}
+	out := result{registry: shared.registry, entries: map[entryKey][]byte{}}
+	literal, alone := p.chunks()
+	for i, got := range c.evaluateAll(p.shared, literal) {
+		c.take(p.shared, literal[i], got, out)
+	}
+	for _, e := range alone {
+		chunk := []entry{e}
+		c.take(p.shared, chunk, c.evaluateEntries(p.shared, chunk), out)
+	}
+	return out
+}
+
+// evaluateAll evaluates chunks of literal leaves on all processors and returns what they evaluate to, in their order.
+func (c *compiler) evaluateAll(shared []source, chunks [][]entry) []fragments {
+	out := make([]fragments, len(chunks))
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(chunks)) {
+		workers.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(chunks)); i = next.Add(1) - 1 {
+				out[i] = c.evaluateEntries(shared, chunks[i])
+			}
+		})
+	}
+	workers.Wait()
+	return out
+}
+
+func (c *compiler) evaluateEntries(shared []source, chunk []entry) fragments {
+	u := unit{sources: slices.Clone(shared), entries: chunk}
+	for _, e := range chunk {
+		for _, s := range e.sources {
+			c.begin(phaseEvaluate, s.path)
+			u.sources = append(u.sources, s)
+		}
+	}
+	return c.evaluate(u)
+}
+
+// take keeps what a chunk evaluated to. A chunk with an error is evaluated again entry by entry: an error hides others in its
+// evaluation, and every host and service should get its own report.
+func (c *compiler) take(shared []source, chunk []entry, got fragments, out result) {
+	switch {
+	case got.err == nil:
+		for i, e := range chunk {
+			out.entries[entryKey{e.kind, e.name}] = got.entries[i]
+		}
+	case len(chunk) == 1:
+		c.findings.add(c.explain(got.err)...)
+	default:
+		for i := range chunk {
+			one := chunk[i : i+1]
+			c.take(shared, one, c.evaluateEntries(shared, one), out)
+		}
+	}
+}
+
+// runShared evaluates the shared files. Those with expressions join one by one, so that when the evaluation of one does not end, the
+// last that had begun is the one to look at; only the last step, with all of them, counts.
+func (c *compiler) runShared(shared []source) fragments {
+	steps := 0
+	for _, s := range shared {
+		if !s.literal {
+			steps++
+		}
+	}
+	for i, s := range shared {
+		c.begin(phaseEvaluate, s.path)
+		if !s.literal && i+1 < len(shared) && steps <= maxStepwise {
+			c.evaluate(unit{sources: shared[:i+1]})
+		}
+	}
+	return c.evaluate(unit{sources: shared})
+}
+
+func (c *compiler) runWhole(p plan) result {
+	all := slices.Clone(p.shared)
+	for _, e := range p.entries {
+		all = append(all, e.sources...)
+	}
+	literalFirst(all)
+	for _, s := range all {
+		c.begin(phaseEvaluate, s.path)
+	}
+	got := c.evaluate(unit{sources: all})
+	if got.err != nil {
+		c.findings.add(c.explain(got.err)...)
+		return result{}
+	}
+	return result{registry: got.registry}
+}
+
+// render puts the parts together to the canonical document.
+func (r result) render() ([]byte, error) {
+	tree, err := decodeTree(r.registry)
+	if err != nil {
+		return nil, err
+	}
+	root, ok := tree.(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("the registry is %T, not a struct", tree)
+	}
+	for k, raw := range r.entries {
+		holder := root
+		if k.kind == servicesLabel {
+			holder = child(root, directoryLabel)
+		}
+		child(holder, k.kind)[k.name] = json.RawMessage(raw)
+	}
+	return encode(root)
+}
+
+// child is the object under a key, made if it is not there.
+func child(m map[string]any, label string) map[string]any {
+	if inner, ok := m[label].(map[string]any); ok {
+		return inner
+	}
+	inner := map[string]any{}
+	m[label] = inner
+	return inner
+}

@@ -1,0 +1,111 @@
+package schema
+
+import (
+	"fmt"
+	"strings"
+)
+
+// The sentences of this package. A finding's message says what is refused; its hint says what to do.
+
+func sayFileSize(size int) string {
+	return fmt.Sprintf("the file has %d bytes; a registry file has at most %d", size, maxFileBytes)
+}
+
+func sayTotalSize(size int) string {
+	return fmt.Sprintf("the files of the registry have %d bytes together; at most %d are read", size, maxTotalBytes)
+}
+
+func sayFileCount(n int) string {
+	return fmt.Sprintf("the registry has %d files; at most %d are read", n, maxFiles)
+}
+
+func sayUnsafePath(why string) string { return "unsafe path: " + why }
+
+func sayCaseFold(p, other string) string {
+	return fmt.Sprintf("unsafe path: %s and %s differ by case only", p, other)
+}
+
+func sayAttribute(name string) string {
+	return fmt.Sprintf("external reference: the attribute @%s makes the registry depend on something outside it", name)
+}
+
+func sayImport(p string) string {
+	return fmt.Sprintf("external reference: the import of %q is not allowed in a registry", p)
+}
+
+func sayDepth() string  { return fmt.Sprintf("the value nests more than %d deep", maxDepth) }
+func sayNodes() string  { return fmt.Sprintf("the file has more than %d syntax nodes", maxNodes) }
+func sayFields() string { return fmt.Sprintf("one literal has more than %d entries", maxFields) }
+
+func sayPackage(name string) string {
+	if name == "" {
+		return "the file has no package clause"
+	}
+	return fmt.Sprintf("the file is of package %s; a registry file is of package %s", name, packageName)
+}
+
+func sayUnknown(label string) string { return fmt.Sprintf("unknown field `%s`", label) }
+
+func hintUnknown(near string, known []string) string {
+	switch {
+	case near != "":
+		return fmt.Sprintf("did you mean `%s`?", near)
+	case len(known) == 0:
+		return "remove it"
+	}
+	return "the fields here are " + strings.Join(known, ", ")
+}
+
+func sayMissing(fieldPath string) string {
+	return fmt.Sprintf("the required field `%s` is missing", lastLabel(fieldPath))
+}
+
+func sayIncomplete(fieldPath, value string) string {
+	return fmt.Sprintf("`%s` is not concrete: %s", lastLabel(fieldPath), value)
+}
+
+func sayAlsoSet(others []string) string { return "also set at " + strings.Join(others, ", ") }
+
+func sayBindClash(bind, a, b string) string {
+	return fmt.Sprintf("two listeners of this host are on bind %s: %s and %s", bind, a, b)
+}
+
+func sayOtherLeaf(reference string) string {
+	return fmt.Sprintf("the file reads %s, which another host or service file defines", reference)
+}
+
+func sayOutside(label string) string {
+	return fmt.Sprintf("the top-level field `%s` is not part of the registry", label)
+}
+
+func sayMore(n int) string {
+	return fmt.Sprintf("%d more findings are not listed", n)
+}
+
+func sayRender(err error) string { return "cannot render the compiled document: " + err.Error() }
+
+func sayInternal(what any) string {
+	return fmt.Sprintf("the CUE evaluator failed on this registry: %v", what)
+}
+
+const (
+	hintSplit     = "split it over several files"
+	hintMerge     = "finish the merge and commit the file again"
+	hintLFS       = "commit the file itself: git lfs untrack '*.cue', then git add --renormalize ."
+	hintBOM       = "save the file as UTF-8 without a byte order mark"
+	hintText      = "save the file as UTF-8 text"
+	hintRename    = "rename one of them"
+	hintPath      = "rename it: letters, digits, dots, underscores and hyphens, at most 128 in a name, at most 16 names in a path"
+	hintModule    = "keep cue.mod/module.cue and cue.mod/pkg only"
+	hintAttribute = "remove the attribute and write the value itself"
+	hintImport    = "a registry may import stado.internal/schema, strings, net, list, struct, regexp and strconv"
+	hintPackage   = "write `package fleet` in its first line"
+	hintFlatten   = "write the value less deeply nested"
+	hintConflict  = "set the value in one place"
+	hintBindClash = "give one of them another bind"
+	hintOtherLeaf = "move the common value to a definition (#…) in a shared file and let both files use it"
+	hintOutside   = "write it under `registry:`, or start its name with _ or # if it is a template"
+	hintMore      = "correct these and run again"
+	hintConcrete  = "write the value itself"
+	hintGeneral   = "add a file generation.cue that says registry: service_directory: generation: 1"
+)

@@ -1,0 +1,166 @@
+// Package schema turns the text of a registry into its model: it embeds the closed CUE schema, compiles a set of files held in memory
+// against it, and renders the compiled document in its canonical form.
+//
+// It reads no file system and no network. CUE has no budget and no cancellation, so [Compile] belongs in a process that has limits; its
+// gates refuse what can be refused by looking, and Options.Progress says what it had begun when the limit came.
+package schema
+
+import (
+	"embed"
+	"io/fs"
+	"path"
+	"sync"
+
+	"stado.internal/stado/fleet"
+)
+
+// ImportPath is the import path of the schema in a registry repository.
+const ImportPath = "stado.internal/schema"
+
+// VendorDir is the directory of a registry repository that holds the vendored schema, for plain `cue vet`.
+func VendorDir() string { return "cue.mod/pkg/" + ImportPath }
+
+//go:embed *.cue
+var embedded embed.FS
+
+// File is one file of a registry: its slash-separated path inside the repository, and its bytes.
+type File struct {
+	Path string
+	Data []byte
+}
+
+// Position is a place in a file of the registry; Line and Column count from 1, 0 is unknown.
+type Position struct {
+	File   string `json:"file"`
+	Line   int    `json:"line,omitempty"`
+	Column int    `json:"column,omitempty"`
+}
+
+// Files is the embedded schema, in lexical order, with base names as paths; the bytes are the caller's own.
+func Files() []File {
+	names, err := fs.Glob(embedded, "*.cue")
+	if err != nil {
+		panic(err) // a constant pattern
+	}
+	files := make([]File, len(names))
+	for i, name := range names {
+		data, err := embedded.ReadFile(name)
+		if err != nil {
+			panic(err) // the name comes from the embedded directory
+		}
+		files[i] = File{Path: name, Data: data}
+	}
+	return files
+}
+
+// Options of [Compile]. The zero value is ready to use.
+type Options struct {
+	// Progress, if set, is called as work on a file begins, by one goroutine at a time: with phase "gate", "parse", "evaluate" or
+	// "render" (which has no file). When an evaluation runs into a limit, the last call names the phase and the file.
+	Progress func(phase, file string)
+}
+
+// The phases that Options.Progress names.
+const (
+	phaseGate     = "gate"
+	phaseParse    = "parse"
+	phaseEvaluate = "evaluate"
+	phaseRender   = "render"
+)
+
+// Compiled is what [Compile] made of a set of files.
+type Compiled struct {
+	// Document is the canonical JSON, nil when Findings refuse.
+	Document []byte
+	// Digest is the hex SHA-256 of Document.
+	Digest string
+	// Registry is Document as a model, nil when Findings refuse.
+	Registry *fleet.Registry
+	// Findings are sorted, without repetition, and at most MaxFindings and one more that counts the rest.
+	Findings fleet.Findings
+	// Positions says where the files give a value, by field path (see [FieldPath]). A value that comes out of a template has none.
+	Positions map[string]Position
+}
+
+// At is the position of a field, or of the nearest enclosing field that has one.
+func (c Compiled) At(fieldPath string) Position { return At(c.Positions, fieldPath) }
+
+// Compile compiles the files of one registry. Files that are not CUE, and those that the cue command skips, are ignored; the order of
+// files has no influence. Whatever is wrong with them is a finding, never a panic.
+func Compile(files []File, o Options) Compiled {
+	return newCompiler(o).compile(files)
+}
+
+func newCompiler(o Options) *compiler {
+	return &compiler{progress: o.Progress, evaluate: evaluateCUE, shape: schemaShape(), index: index{}}
+}
+
+// compiler is one run of [Compile].
+type compiler struct {
+	progress func(phase, file string)
+	begun    sync.Mutex // keeps calls of progress apart
+	// evaluate turns one unit of work into fragments; it is called from several goroutines. It is a field because it is the seam for
+	// other ways to the same fragments: a validator for pure data, a cache by content.
+	evaluate func(unit) fragments
+	whole    bool // evaluate everything as one instance, whatever the files allow
+	shape    *shape
+	files    map[string][]byte
+	findings collector
+	index    index
+}
+
+func (c *compiler) begin(phase, file string) {
+	if c.progress != nil {
+		c.begun.Lock()
+		defer c.begun.Unlock()
+		c.progress(phase, file)
+	}
+}
+
+func (c *compiler) compile(files []File) Compiled {
+	document, registry := c.document(files)
+	out := Compiled{Findings: c.findings.list(), Positions: c.index}
+	if out.Findings.Refuses() {
+		return out
+	}
+	out.Document, out.Digest, out.Registry = document, Digest(document), registry
+	return out
+}
+
+// document runs the stages; each refuses before the next one reads more of the input.
+func (c *compiler) document(files []File) ([]byte, *fleet.Registry) {
+	sources := c.gateFiles(files)
+	if c.findings.refuses() {
+		return nil, nil
+	}
+	c.files = make(map[string][]byte, len(sources))
+	for _, f := range sources {
+		c.files[f.Path] = f.Data
+	}
+	parsed := c.parse(sources)
+	if c.findings.refuses() && !c.findings.only(RuleUnknown, RuleRetired) {
+		return nil, nil
+	}
+	result := c.run(c.plan(parsed))
+	if c.findings.refuses() {
+		return nil, nil
+	}
+	c.begin(phaseRender, "")
+	document, err := result.render()
+	if err != nil {
+		c.findings.add(refusal(RuleValue, Position{}, "", sayRender(err)))
+		return nil, nil
+	}
+	registry, err := fleet.Decode(document)
+	if err != nil {
+		c.findings.add(refusal(RuleValue, Position{}, "", err.Error()))
+		return nil, nil
+	}
+	return document, registry
+}
+
+// Decode reads a compiled document; see [fleet.Decode].
+func Decode(document []byte) (*fleet.Registry, error) { return fleet.Decode(document) }
+
+// schemaFile is the name under which the embedded schema appears in positions of CUE: never a path that is loaded from a registry.
+func schemaFile(name string) string { return path.Join(VendorDir(), name) }
