@@ -1,0 +1,176 @@
+package store
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"stado.internal/stado/fleet"
+)
+
+// Files of the folder. Nothing else in it holds a document.
+const (
+	HeldFile = "held.json"
+	SlotA    = "slot-a.json"
+	SlotB    = "slot-b.json"
+	LogFile  = "admitted.jsonl"
+)
+
+// Held is the anchor, the content of [HeldFile]: what this host holds and below which nothing is admitted.
+type Held struct {
+	Slot        string           `json:"slot"`   // the file that holds the document: [SlotA] or [SlotB]
+	Commit      string           `json:"commit"` // newest commit observed with this document; empty for a bare hand-over
+	Generation  fleet.Generation `json:"generation"`
+	Epoch       uint64           `json:"epoch"` // of the authority
+	Digest      string           `json:"digest"`
+	Promised    *Promise         `json:"promised"`
+	Incarnation string           `json:"incarnation"` // drawn anew whenever the anchor is made from nothing, so that peers see a lost one
+	Provenance  fleet.Provenance `json:"provenance"`
+	UpdatedAt   time.Time        `json:"updated_at"`
+	Previous    *Previous        `json:"previous,omitempty"`
+	Checksum    string           `json:"checksum"` // see sum
+}
+
+// Promise is a generation that this host has granted to one mover of the authority.
+type Promise struct {
+	Generation fleet.Generation `json:"generation"`
+	Mover      fleet.HostName   `json:"mover"`
+	Nonce      string           `json:"nonce"`
+}
+
+// Previous is what the other slot holds: the registry that is served when the current slot is damaged.
+type Previous struct {
+	Slot       string           `json:"slot"`
+	Commit     string           `json:"commit"`
+	Generation fleet.Generation `json:"generation"`
+	Digest     string           `json:"digest"`
+	Provenance fleet.Provenance `json:"provenance"`
+}
+
+// envelope is the content of a slot: one document that can be verified without any other file.
+type envelope struct {
+	Commit     string           `json:"commit"`
+	Generation fleet.Generation `json:"generation"`
+	Digest     string           `json:"digest"` // SHA-256 of Document
+	Provenance fleet.Provenance `json:"provenance"`
+	AdmittedAt time.Time        `json:"admitted_at"`
+	Checksum   string           `json:"checksum"` // of the other members; see sum
+	Document   json.RawMessage  `json:"document"` // canonical JSON, byte for byte
+}
+
+func digest(data []byte) string {
+	h := sha256.Sum256(data)
+	return hex.EncodeToString(h[:])
+}
+
+// sum is the checksum of a record: SHA-256 over its members in lexical order, without the checksum itself and without the document,
+// which has a digest of its own. It reads members, not a Go type, so that a record of a newer build still verifies.
+func sum(raw []byte) (string, error) {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &members); err != nil {
+		return "", err
+	}
+	delete(members, "checksum")
+	delete(members, "document")
+	flat, err := json.Marshal(members)
+	if err != nil {
+		return "", err
+	}
+	return digest(flat), nil
+}
+
+// verified decodes a record into v after its checksum, which field finds in v, has been compared.
+func verified(raw []byte, v any, field *string) error {
+	if len(raw) == 0 {
+		return errors.New("the file is empty")
+	}
+	want, err := sum(raw)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(raw, v); err != nil {
+		return err
+	}
+	if *field != want {
+		return errors.New("the checksum does not match the content")
+	}
+	return nil
+}
+
+func (h Held) encode() ([]byte, error) {
+	raw, err := json.Marshal(h)
+	if err != nil {
+		return nil, err
+	}
+	if h.Checksum, err = sum(raw); err != nil {
+		return nil, err
+	}
+	raw, err = json.MarshalIndent(h, "", "  ")
+	return append(raw, '\n'), err
+}
+
+func decodeHeld(raw []byte) (*Held, error) {
+	var h Held
+	if err := verified(raw, &h, &h.Checksum); err != nil {
+		return nil, err
+	}
+	if h.Slot != SlotA && h.Slot != SlotB {
+		return nil, fmt.Errorf("it names slot %q, which this build does not know", h.Slot)
+	}
+	if h.Generation == 0 {
+		return nil, errors.New("it names no generation")
+	}
+	return &h, nil
+}
+
+// encodeSlot makes the content of a slot, and reads it back: a slot that would not verify is refused before it replaces anything.
+func encodeSlot(s *fleet.Snapshot) ([]byte, error) {
+	e := envelope{
+		Commit: s.Commit, Generation: s.Generation(), Digest: s.Digest,
+		Provenance: s.Provenance, AdmittedAt: s.AdmittedAt.UTC(), Document: s.Document,
+	}
+	head := e
+	head.Document = nil
+	raw, err := json.Marshal(head)
+	if err != nil {
+		return nil, err
+	}
+	if e.Checksum, err = sum(raw); err != nil {
+		return nil, err
+	}
+	// An encoder without HTML escaping copies the document byte for byte; anything else would change its digest.
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(e); err != nil {
+		return nil, err
+	}
+	_, err = decodeSlot(out.Bytes())
+	return out.Bytes(), err
+}
+
+// decodeSlot verifies a slot and decodes its document.
+func decodeSlot(raw []byte) (*fleet.Snapshot, error) {
+	var e envelope
+	if err := verified(raw, &e, &e.Checksum); err != nil {
+		return nil, err
+	}
+	if got := digest(e.Document); got != e.Digest {
+		return nil, fmt.Errorf("the document has digest %s where the slot says %s", got, e.Digest)
+	}
+	r, err := fleet.Decode(e.Document)
+	if err != nil {
+		return nil, err
+	}
+	if r.Directory.Generation != e.Generation || e.Generation == 0 {
+		return nil, fmt.Errorf("the document has generation %d where the slot says %d", r.Directory.Generation, e.Generation)
+	}
+	return &fleet.Snapshot{
+		Commit: e.Commit, Digest: e.Digest, Document: e.Document, Registry: r,
+		AdmittedAt: e.AdmittedAt, Provenance: e.Provenance,
+	}, nil
+}

@@ -1,0 +1,94 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"stado.internal/stado/fleet"
+)
+
+func sayCondition(p part) string {
+	switch {
+	case p.missing():
+		return "is missing"
+	case p.foreign:
+		return p.cause.Error()
+	}
+	return fmt.Sprintf("is damaged (%v)", p.cause)
+}
+
+func sayForeign(s *fleet.Snapshot, held Held) error {
+	if s.Generation() != held.Generation {
+		return fmt.Errorf("holds generation %d where %s names generation %d", s.Generation(), HeldFile, held.Generation)
+	}
+	return fmt.Errorf("holds generation %d with digest %s where %s names digest %s", s.Generation(), s.Digest, HeldFile, held.Digest)
+}
+
+func sayCurrentDamaged(r reading, slot string, p part, st state) string {
+	path := r.path(slot)
+	if other := otherSlot(slot); st.Snapshot == nil {
+		return fmt.Sprintf("%s %s and %s %s: nothing is served until the authority answers with generation %d or a higher one, which writes the file anew",
+			path, sayCondition(p), r.path(other), sayCondition(r.slots[other]), st.Held.Generation)
+	}
+	return fmt.Sprintf("%s %s: generation %d from %s is served in its place and nothing below generation %d is admitted; the next answer of the authority writes the file anew",
+		path, sayCondition(p), st.Snapshot.Generation(), st.slot, st.Held.Generation)
+}
+
+func sayPreviousDamaged(path string, p part, st state) string {
+	return fmt.Sprintf("%s, the previous registry, %s: generation %d is served from %s as before; the next answer of the authority writes the file anew",
+		path, sayCondition(p), st.Snapshot.Generation(), st.slot)
+}
+
+func sayAnchorDamaged(path string, p part, st state) string {
+	return fmt.Sprintf("%s %s: the newest whole copy, generation %d from %s, is served and nothing below it is admitted; the next answer of the authority writes the file anew",
+		path, sayCondition(p), st.Snapshot.Generation(), st.slot)
+}
+
+func sayNothingWhole(r reading) string {
+	var parts []string
+	for _, f := range []struct {
+		name string
+		part part
+	}{{HeldFile, r.anchor}, {SlotA, r.slots[SlotA]}, {SlotB, r.slots[SlotB]}} {
+		if f.part.cause != nil {
+			parts = append(parts, r.path(f.name)+" "+sayCondition(f.part))
+		}
+	}
+	return strings.Join(parts, ", ") + ": nothing is held, so the next answer of the authority is admitted whatever its generation; compare it with the generation that other hosts hold"
+}
+
+func sayWriteFailed(dir string, cause error, wanted fleet.Generation, st state) string {
+	var kept string
+	switch g := st.Snapshot.Generation(); g {
+	case 0:
+		kept = fmt.Sprintf("generation %d is not adopted and nothing is served", wanted)
+	case wanted: // the failure came behind a rename, or only the observed commit was to change
+		kept = fmt.Sprintf("generation %d is held, and the change of its record may not outlive a power cut", wanted)
+	default:
+		kept = fmt.Sprintf("generation %d is not adopted and generation %d is held as before", wanted, g)
+	}
+	return fmt.Sprintf("%v; %s; the write is tried again on every refresh (make room or permission for this host under %s)", cause, kept, dir)
+}
+
+func sayLogFailed(path string, cause error, missing int) string {
+	return fmt.Sprintf("cannot append to %s: %v; the registry itself is held, and %d admission(s) that the log lacks are added with the next one", path, cause, missing)
+}
+
+func sayLinesBad(path string, bad []int) error {
+	if len(bad) == 1 {
+		return fmt.Errorf("%s: line %d cannot be read", path, bad[0])
+	}
+	return fmt.Errorf("%s: line %d and %d more cannot be read", path, bad[0], len(bad)-1)
+}
+
+// ErrFenced is wrapped by every refusal of [Store.Put] to hold less than it holds.
+var ErrFenced = errors.New("the store never goes back")
+
+func sayLower(offered, held fleet.Generation) error {
+	return fmt.Errorf("service directory rollback rejected: generation %d < %d: %w", offered, held, ErrFenced)
+}
+
+func sayReused(generation fleet.Generation, held, offered string) error {
+	return fmt.Errorf("generation %d reused: held %s, offered %s: %w", generation, held, offered, ErrFenced)
+}

@@ -1,0 +1,233 @@
+// Package store keeps what this host holds of the registry: the anchor, which says below what nothing is admitted, the last-known-good
+// copy in two slots, and the journal of admissions. It needs neither git nor CUE, and whatever ends a write in the middle, the next
+// start finds a whole document and an anchor that has not fallen.
+//
+// A write goes to the slot that is not served from, then to the anchor, then to the journal, each durable before the next begins.
+package store
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"stado.internal/stado/fleet"
+	"stado.internal/stado/reconcile/durable"
+)
+
+// Store is the writer of one folder; an agent has one, under its lock. Reading methods are safe for concurrent use and never wait for
+// a write.
+type Store struct {
+	folder durable.Folder
+	fault  func(point string) error
+
+	writing sync.Mutex // one write at a time; guards journal
+	journal journal
+
+	mu    sync.Mutex // guards what follows
+	state state
+	log   *Blocker // the journal cannot be kept
+}
+
+// Open prepares the folder, sweeps what a killed writer left, reads and verifies. Damage is not an error: it is in [Store.Blockers].
+// It fails only when the folder cannot be used at all. fault is for crash tests, see [durable.Folder.Fault]; nil in production.
+func Open(dir string, fault func(point string) error) (*Store, error) {
+	s := &Store{folder: durable.Folder{Path: dir, Fault: fault}, fault: fault}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("cannot use the registry store: %w", err)
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("cannot use the registry store: %w", err)
+	}
+	if err := s.folder.Sweep(); err != nil {
+		return nil, fmt.Errorf("cannot use the registry store %s: %w", dir, err)
+	}
+	r := load(dir)
+	s.state = r.decide()
+	s.journal.open(s.folder, s.fault)
+	if h := r.anchor.held; h != nil && h.Generation > s.journal.last.Generation {
+		s.journal.note(h.admission())
+	}
+	s.keepLog()
+	return s, nil
+}
+
+// Held is the anchor; ok is false when nothing is held. It may stand above [Store.Snapshot], or without one, when a slot is damaged.
+func (s *Store) Held() (held Held, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state.Held, s.state.Held.Generation > 0
+}
+
+// Snapshot is what may be served, nil when nothing is.
+func (s *Store) Snapshot() *fleet.Snapshot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state.Snapshot
+}
+
+// Blockers lists what is wrong with the store, nothing when it is whole.
+func (s *Store) Blockers() []Blocker {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := append([]Blocker(nil), s.state.Blockers...)
+	if s.log != nil {
+		out = append(out, *s.log)
+	}
+	return out
+}
+
+// Damaged reports whether the held registry should be written again, with [Store.Put], as soon as the authority confirms it.
+func (s *Store) Damaged() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.state.Blockers) > 0
+}
+
+// Put holds a snapshot: when it returns nil the snapshot is durable and is what [Store.Snapshot] returns. admitted says, oldest first,
+// which generations were admitted on the way; nil stands for the snapshot's alone. A lower generation, or the same one with another
+// digest, is refused with [ErrFenced]; the same generation and digest may be written again, which heals a damaged store.
+//
+// A failure names the file, leaves what was held whole, and stands in [Store.Blockers] until a write succeeds.
+func (s *Store) Put(snap *fleet.Snapshot, admitted ...Admission) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	st := s.current()
+	if err := fenced(st.Held, snap); err != nil {
+		return err
+	}
+	slot := SlotA
+	if st.slot != "" {
+		slot = otherSlot(st.slot)
+	}
+	held := anchorOf(snap, slot)
+	held.Promised, held.Incarnation = st.Held.Promised, st.Held.Incarnation
+	if p := st.Snapshot; p != nil {
+		held.Previous = &Previous{Slot: st.slot, Commit: p.Commit, Generation: p.Generation(), Digest: p.Digest, Provenance: p.Provenance}
+	}
+	raw, err := encodeSlot(snap)
+	if err != nil {
+		return fmt.Errorf("cannot hold commit %s: %w", snap.Commit, err)
+	}
+	if err := s.folder.Write(slot, raw, 0o600); err != nil {
+		return s.failed(err, snap.Generation())
+	}
+	if err := s.anchor(&held); err != nil {
+		return s.failed(err, snap.Generation())
+	}
+	s.become(state{View: View{Held: held, Snapshot: snap}, slot: slot})
+	s.journal.note(admitted...)
+	s.journal.note(held.admission())
+	s.keepLog()
+	return nil
+}
+
+// ObserveCommit moves the anchor to a descendant commit that carries the held document unchanged. Generation and digest stay.
+func (s *Store) ObserveCommit(commit string) error {
+	if s.Damaged() {
+		if snap := s.Snapshot(); snap != nil {
+			moved := *snap
+			moved.Commit, moved.Provenance = commit, fleet.ProvenanceFetched
+			return s.Put(&moved) // refused when the snapshot is not the held document
+		}
+	}
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	st := s.current()
+	if st.Snapshot == nil {
+		return errors.New("cannot observe a commit: nothing is held")
+	}
+	held := st.Held
+	held.Commit, held.Provenance = commit, fleet.ProvenanceFetched
+	if err := s.anchor(&held); err != nil {
+		return s.failed(err, held.Generation)
+	}
+	s.become(state{View: View{Held: held, Snapshot: observed(st.Snapshot, held)}, slot: st.slot})
+	return nil
+}
+
+// fenced is the belt below the fence: whatever a caller thinks it may adopt, the store does not go back.
+func fenced(held Held, snap *fleet.Snapshot) error {
+	switch g := snap.Generation(); {
+	case g == 0:
+		return fmt.Errorf("cannot hold commit %s: it has no generation: %w", snap.Commit, ErrFenced)
+	case g < held.Generation:
+		return sayLower(g, held.Generation)
+	case g == held.Generation && snap.Digest != held.Digest:
+		return sayReused(g, held.Digest, snap.Digest)
+	}
+	return nil
+}
+
+// anchor writes held.json.
+func (s *Store) anchor(held *Held) error {
+	if held.Incarnation == "" {
+		held.Incarnation = rand.Text()
+	}
+	held.UpdatedAt = time.Now().UTC()
+	raw, err := held.encode()
+	if err != nil {
+		return err
+	}
+	return s.folder.Write(HeldFile, raw, 0o600)
+}
+
+// failed takes the truth from the disk after a write that failed: a failure behind a rename leaves the new content in place, and the
+// next write must not go to the slot that the anchor names by then.
+func (s *Store) failed(cause error, wanted fleet.Generation) error {
+	r := load(s.folder.Path)
+	st := r.decide()
+	sentence := sayWriteFailed(s.folder.Path, cause, wanted, st)
+	since := r.now.UTC()
+	for _, b := range s.current().Blockers {
+		if b.Rule == RuleWrite {
+			since = b.Since
+		}
+	}
+	st.Blockers = append(st.Blockers, Blocker{Rule: RuleWrite, Sentence: sentence, Since: since})
+	s.become(st)
+	return &WriteError{Sentence: sentence, Err: cause}
+}
+
+// WriteError is a write that failed: a full disk, a folder without permission. Sentence says what stands and what to do.
+type WriteError struct {
+	Sentence string
+	Err      error
+}
+
+// Error is the sentence.
+func (e *WriteError) Error() string { return e.Sentence }
+
+// Unwrap is the failure of the file system.
+func (e *WriteError) Unwrap() error { return e.Err }
+
+func (s *Store) current() state {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state
+}
+
+func (s *Store) become(st state) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state = st
+}
+
+// keepLog brings the journal up to the anchor. A journal that cannot be written takes nothing back: it is a blocker, and the missing
+// lines are tried again with the next.
+func (s *Store) keepLog() {
+	err := s.journal.keep()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		s.log = nil
+		return
+	}
+	since := time.Now().UTC()
+	if s.log != nil {
+		since = s.log.Since
+	}
+	s.log = &Blocker{Rule: RuleLog, Sentence: sayLogFailed(s.journal.path(), err, len(s.journal.pending)), Since: since}
+}
