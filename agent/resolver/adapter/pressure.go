@@ -1,0 +1,93 @@
+package adapter
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"stado.internal/stado/agent/resolver/route"
+)
+
+// reserveSize is how many descriptors are held back for the moment when they run out: the state writer, the log and one session need a
+// few while relays are being shed.
+const reserveSize = 16
+
+// pressure is what a process does about descriptors. Only one adapter relieves it at a time.
+type pressure struct {
+	epoch atomic.Uint64 // reliefs so far
+
+	mu      sync.Mutex
+	reserve []int
+}
+
+// exhausted reports whether an error means that the process, or the machine, has no descriptor left to give. Errors are told by number:
+// their texts differ between systems and versions.
+func exhausted(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOBUFS) || errors.Is(err, syscall.ENOMEM)
+}
+
+// hold fills the reserve as far as it can, and reports whether it is full.
+func (p *pressure) hold() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.reserve) < reserveSize {
+		fd, err := spareDescriptor()
+		if err != nil {
+			return false
+		}
+		p.reserve = append(p.reserve, fd)
+	}
+	return true
+}
+
+// release gives the reserve up.
+func (p *pressure) release() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.releaseLocked()
+}
+
+func (p *pressure) releaseLocked() {
+	for _, fd := range p.reserve {
+		_ = syscall.Close(fd)
+	}
+	p.reserve = p.reserve[:0]
+}
+
+// spareDescriptor opens something that costs the kernel next to nothing.
+func spareDescriptor() (int, error) {
+	return syscall.Open("/dev/null", syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+}
+
+// relieve ends every held relay of the process, after cause at the adapter. relief is the epoch from before the failed call: when
+// somebody has relieved the pressure since, trying again is all there is to do. The error is the sentence when nothing could be shed.
+func (r *Relays) relieve(at route.Key, relief uint64, cause error) error {
+	p := &r.pressure
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.epoch.Load() != relief {
+		return nil
+	}
+	p.releaseLocked() // the reserve comes back with the housekeeping, when there is room
+	defer r.stir()
+	interval := r.ledger.Interval()
+	shed, opening := r.ledger.Shed(r.now())
+	if len(shed) == 0 {
+		return sayNothingShed(at.Bind, cause, interval, opening)
+	}
+	body := sayShed(at.Bind, cause, interval)
+	lines := make([]string, 0, len(shed)+1)
+	for _, w := range shed {
+		lines = append(lines, sayShedWait(w))
+		w.Shed(body)
+	}
+	p.epoch.Add(1)
+	lines = append(lines, sayShedCount(at, len(shed), cause, opening))
+	r.touch(func() {
+		for _, line := range lines {
+			r.log.Warn(line)
+		}
+	})
+	return nil
+}
