@@ -83,6 +83,36 @@ func TestKilled(t *testing.T) {
 	}
 }
 
+// TestKilledFirst kills the writer of the very first admission at every step. Until the anchor is there nothing is held, and that is no
+// damage: the next start asks again.
+func TestKilledFirst(t *testing.T) {
+	seen := map[bool]int{}
+	for point := 0; ; point++ {
+		dir := t.TempDir()
+		cmd := exec.CommandContext(t.Context(), os.Args[0])
+		cmd.Env = append(os.Environ(), crashDir+"="+dir, fmt.Sprintf("%s=%d", crashPoint, point))
+		err := cmd.Run()
+		s := open(t, dir)
+		_, held := s.Held()
+		seen[held]++
+		if held != (s.Snapshot() != nil) || len(s.Blockers()) > 0 {
+			t.Errorf("step %d: held %v, served %v, blockers %v", point, held, s.Snapshot() != nil, s.Blockers())
+		}
+		put(t, s, snapshot(43, "x"))
+		whole(t, s, snapshot(43, "x"))
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() < 0 {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		break
+	}
+	if seen[false] < 8 || seen[true] < 4 {
+		t.Errorf("kills left nothing and something held this often: %v", seen)
+	}
+}
+
 // TestFault fails every step of a write in a process that lives on: a full disk. The old registry stands, or the new one where the
 // failure came behind the rename; it is said; the next write heals it.
 func TestFault(t *testing.T) {

@@ -50,6 +50,7 @@ type reading struct {
 	dir    string
 	anchor part
 	slots  map[string]part
+	logged bool // the journal names an admission, so an anchor was once there
 	now    time.Time
 }
 
@@ -89,7 +90,15 @@ func load(dir string) reading {
 		}
 		r.slots[name] = p
 	}
+	raw, err := os.ReadFile(filepath.Join(dir, LogFile))
+	r.logged = len(raw) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist)
 	return r
+}
+
+// unfinished reports that the only trace is one slot: the very first admission ended before it was anchored. It was never served, so
+// nothing is lost when it is offered again.
+func (r reading) unfinished() bool {
+	return r.anchor.missing() && !r.logged && r.slots[SlotA].missing() != r.slots[SlotB].missing()
 }
 
 // unwrapPath drops the path from an error of the file system: the sentence around it names the file already.
@@ -142,6 +151,9 @@ func (r reading) decide() state {
 
 func (r reading) withoutAnchor() state {
 	st := state{}
+	if r.unfinished() {
+		return st
+	}
 	if name := r.newest(Held{}); name != "" {
 		st.slot, st.Snapshot = name, r.slots[name].snap
 		st.Held = anchorOf(st.Snapshot, name)

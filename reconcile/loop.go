@@ -1,0 +1,121 @@
+package reconcile
+
+import (
+	"context"
+	"time"
+
+	"stado.internal/stado/fleet"
+	"stado.internal/stado/reconcile/source"
+)
+
+// jitterFloor spreads polls over the last fifth of the interval: hosts do not ask in step, and no adoption is later than one interval.
+const jitterFloor = 0.8
+
+// loop is the state of one [Reconciler.Run]; only its goroutine touches it.
+type loop struct {
+	*Reconciler
+	tick     *time.Timer // the next declared refresh
+	next     time.Time   // when it is due
+	interval time.Duration
+
+	results chan result
+	started time.Time // of the newest read
+	first   bool      // it is the first, whose refresh is not spread
+	reading bool      // it stands
+	counted bool      // a refresh passed while it stood, and was counted as failed
+	again   bool      // ask once more when it ends
+
+	served   *fleet.Snapshot
+	version  string
+	loaded   time.Time // last confirmed
+	attempt  int
+	cause    string          // last failure in the log
+	standing *Refusal        // of the tip
+	pending  time.Time       // since when the tip waits for its generation
+	blockers map[string]bool // sentences of the store's blockers in the log
+}
+
+type result struct {
+	offer source.Offer
+	err   error
+}
+
+func newLoop(r *Reconciler) *loop {
+	return &loop{Reconciler: r, results: make(chan result, 1), interval: r.opts.Refresh}
+}
+
+// start begins the first read at once. Its refresh is exactly one interval long: until then nothing is served that the authority may
+// be about to replace.
+func (l *loop) start(ctx context.Context) {
+	l.declared(l.opts.Store.Snapshot())
+	l.first, l.tick, l.next = true, time.NewTimer(l.interval), time.Now().Add(l.interval)
+	l.set(func(s *Status) { s.Reason = sayReadingAuthority(l.authorityHost()) })
+	l.sayBlockers()
+	l.ask(ctx)
+}
+
+// read asks the authority unless a read stands, and sets the next refresh.
+func (l *loop) read(ctx context.Context) {
+	if l.reading {
+		return
+	}
+	l.arm(time.Now())
+	l.ask(ctx)
+}
+
+// poll reads the source. When the authority has what this host holds, and this host's copy of it is damaged, it reads the tip once more,
+// whole.
+func (l *loop) poll(ctx context.Context) (source.Offer, error) {
+	held, _ := l.opts.Store.Held()
+	offer, err := l.opts.Source.Poll(ctx, source.Anchor{Commit: held.Commit, Generation: held.Generation, Digest: held.Digest})
+	if err != nil || held.Commit == "" || offer.Tip != held.Commit {
+		return offer, err
+	}
+	if s := l.opts.Store.Snapshot(); s == nil || s.Digest != held.Digest {
+		whole, err := l.opts.Source.Poll(ctx, source.Anchor{})
+		if err != nil {
+			return source.Offer{}, err
+		}
+		if whole.Tip == offer.Tip {
+			offer.Steps = whole.Steps
+		}
+	}
+	return offer, nil
+}
+
+// arm sets the next refresh, counted from the start of a read so that the length of a read does not add to the interval.
+func (l *loop) arm(from time.Time) {
+	spread := jitterFloor + (1-jitterFloor)*l.opts.Rand()
+	l.next = from.Add(time.Duration(spread * float64(l.interval)))
+	l.tick.Reset(time.Until(l.next))
+}
+
+// declared takes the interval that a snapshot declares and reports whether it changed.
+func (l *loop) declared(s *fleet.Snapshot) bool {
+	if s == nil {
+		return false
+	}
+	d := l.opts.Interval(s)
+	if d <= 0 || d == l.interval {
+		return false
+	}
+	l.interval = d
+	return true
+}
+
+// unanswered is a refresh that passes while the read of an earlier one still stands. The read goes on: what it brings is judged against
+// whatever is held by then, and a second one beside it would only add to the load of an authority that is slow.
+func (l *loop) unanswered() {
+	cause := sayNoAnswer(l.authorityHost(), l.interval)
+	l.first = false
+	l.arm(time.Now())
+	if l.recover(cause, unreachable(cause)) {
+		return
+	}
+	l.fail(failure{cause: cause}, unreachable(cause), func(s *Status) {
+		if l.served == nil { // the first read stands, so the state still names it
+			s.Phase, s.Reason = PhaseStarting, sayReadingAuthority(l.authorityHost())
+		}
+	})
+	l.counted = true
+}

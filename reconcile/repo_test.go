@@ -1,0 +1,191 @@
+package reconcile
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"stado.internal/stado/fleet"
+	"stado.internal/stado/policies"
+	"stado.internal/stado/reconcile/source"
+)
+
+// commit is one commit of a registry repository in memory.
+type commit struct {
+	id         string
+	parent     *commit
+	generation fleet.Generation
+	word       string // the rest of the document
+	stamped    bool
+	refresh    int  // seconds that the document declares; 0: none
+	broken     bool // does not compile
+	empty      bool // has no hosts
+	trailers   map[string]string
+}
+
+// then adds a commit with the next generation and another word.
+func (c *commit) then(word string) *commit {
+	next := &commit{parent: c, generation: c.generation + 1, word: word, stamped: c.stamped}
+	return next.named()
+}
+
+// with is the commit after a change of it; its id follows its content.
+func (c *commit) with(change func(*commit)) *commit {
+	change(c)
+	return c.named()
+}
+
+func (c *commit) named() *commit {
+	parent := ""
+	if c.parent != nil {
+		parent = c.parent.id
+	}
+	sum := sha256.Sum256(fmt.Append(nil, parent, c.generation, c.word, c.stamped, c.broken, c.empty, c.trailers, c.refresh))
+	c.id = hex.EncodeToString(sum[:20])
+	return c
+}
+
+// touched adds a commit that leaves the document as it is.
+func (c *commit) touched() *commit {
+	return c.then("").with(func(n *commit) {
+		n.generation, n.word, n.broken, n.refresh = c.generation, c.word, c.broken, c.refresh
+		n.trailers = map[string]string{"Touch": c.id}
+	})
+}
+
+// is compares by content: the same change of the same commit is the same commit.
+func (c *commit) is(other *commit) bool { return c.id == other.id }
+
+func first(generation fleet.Generation, word string) *commit {
+	return (&commit{generation: generation, word: word}).named()
+}
+
+func (c *commit) document() []byte {
+	mode := fleet.GenerationAuthored
+	if c.stamped {
+		mode = fleet.GenerationStamped
+	}
+	hosts := map[string]any{"a1": map[string]any{"ssh": "stado@a1", "zone": c.word, "service_resolver": map[string]any{"refresh_seconds": c.refresh}}}
+	if c.empty {
+		hosts = nil
+	}
+	raw, err := json.Marshal(map[string]any{
+		"hosts": hosts,
+		"service_directory": map[string]any{
+			"generation": c.generation, "authority": map[string]any{"host": "a1", "repository": "/r", "command": "/usr/bin/stado"},
+		},
+		"policies": map[string]any{"generation_mode": mode},
+	})
+	if err != nil {
+		panic(err)
+	}
+	return raw
+}
+
+func (c *commit) digest() string {
+	sum := sha256.Sum256(c.document())
+	return hex.EncodeToString(sum[:])
+}
+
+func (c *commit) step() source.Step {
+	s := source.Step{Commit: c.id, Author: "A", Subject: c.word, Trailers: c.trailers}
+	if c.broken {
+		s.Findings = fleet.Findings{{Rule: "STADO-SCHEMA-001", Severity: fleet.SeverityError, File: "hosts/a1.cue", Line: 3, Column: 5, Message: "unknown field"}}
+		return s
+	}
+	s.Document, s.Digest, s.Generation = c.document(), c.digest(), c.generation
+	return s
+}
+
+// chain is the commit and its ancestors, newest first.
+func (c *commit) chain() []*commit {
+	var list []*commit
+	for ; c != nil; c = c.parent {
+		list = append(list, c)
+	}
+	return list
+}
+
+// offer is what a source says of a branch at tip to a host that holds the anchor.
+func offer(tip *commit, held source.Anchor) source.Offer {
+	chain := tip.chain()
+	at := slices.IndexFunc(chain, func(c *commit) bool { return c.id == held.Commit })
+	o := source.Offer{Tip: tip.id, Descends: at >= 0 || held == source.Anchor{}}
+	if at < 0 {
+		o.Steps = []source.Step{tip.step()}
+		return o
+	}
+	for _, c := range slices.Backward(chain[:at]) {
+		o.Steps = append(o.Steps, c.step())
+	}
+	return o
+}
+
+// repo is a source over one branch. A test sets what it answers; err ends a read, silent makes it stand until then is called.
+type repo struct {
+	mu     sync.Mutex
+	tip    *commit
+	err    error
+	silent chan struct{}
+	part   int    // steps in one offer; 0: all
+	after  string // last step of a partial offer
+	polls  []time.Time
+	asked  []source.Anchor
+}
+
+func (r *repo) Poll(ctx context.Context, held source.Anchor) (source.Offer, error) {
+	r.mu.Lock()
+	r.polls, r.asked = append(r.polls, time.Now()), append(r.asked, held)
+	silent := r.silent
+	r.mu.Unlock()
+	if silent != nil {
+		select {
+		case <-silent:
+		case <-ctx.Done():
+			return source.Offer{}, ctx.Err()
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err != nil {
+		return source.Offer{}, r.err
+	}
+	o := offer(r.tip, held)
+	if i := slices.IndexFunc(o.Steps, func(s source.Step) bool { return s.Commit == r.after }); i >= 0 {
+		o.Steps = o.Steps[i+1:]
+	}
+	if r.after = ""; r.part > 0 && len(o.Steps) > r.part {
+		o.Steps, o.Partial, r.after = o.Steps[:r.part], true, o.Steps[r.part-1].Commit
+	}
+	return o, nil
+}
+
+// set changes what the repo answers.
+func (r *repo) set(change func(*repo)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	change(r)
+}
+
+func (r *repo) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.polls)
+}
+
+// judgeWord refuses a document whose word is "bad", and one that follows "guarded" without being allowed to.
+func judgeWord(previous, next policies.Revision) fleet.Findings {
+	var fs fleet.Findings
+	if next.Registry.Hosts["a1"].Zone == "bad" {
+		fs = append(fs, fleet.Finding{Rule: "STADO-TEST-001", Severity: fleet.SeverityError, File: "hosts/a1.cue", Line: 7, Message: "the word is bad", Hint: "use another"})
+	}
+	if previous.Registry != nil && previous.Registry.Hosts["a1"].Zone == "guarded" && !next.AllowEmptyFleet {
+		fs = append(fs, fleet.Finding{Rule: "STADO-TEST-002", Severity: fleet.SeverityError, Message: "guarded"})
+	}
+	return append(fs, fleet.Finding{Rule: "STADO-TEST-003", Severity: fleet.SeverityWarning, Message: "noted"})
+}

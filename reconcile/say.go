@@ -1,0 +1,96 @@
+package reconcile
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"stado.internal/stado/fleet"
+)
+
+// What the state "starting" waits on.
+const (
+	sayReadingStore = "reading this host's registry store before binding any port"
+	sayPending      = "pending: waiting for a generation"
+)
+
+func sayPendingLong(commit string) string {
+	return sayPending + ": commit " + commit + " changes the registry and nothing has raised the generation since (run: stado registry stamp --push)"
+}
+
+func sayReadingAuthority(host string) string {
+	return "reading its first registry snapshot from the authority " + host + " before binding any port"
+}
+
+func sayNoAnswer(host string, interval time.Duration) string {
+	return "no answer from the registry authority " + host + " within " + seconds(interval)
+}
+
+func sayRecovery(cause string, generation fleet.Generation) string {
+	return fmt.Sprintf("stado resolver recovery: the registry authority's first snapshot did not answer (%s); serving generation %d from the registry store immediately while authority retries continue",
+		cause, generation)
+}
+
+func sayRefreshFailed(attempt int, interval time.Duration, cause string) string {
+	return fmt.Sprintf("stado resolver refresh failed, attempt %d, next on the declared %s interval: %s", attempt, seconds(interval), cause)
+}
+
+func sayRecovered(attempts int) string {
+	return fmt.Sprintf("stado resolver refresh recovered after %d failed attempts", attempts)
+}
+
+func sayAdopted(s *fleet.Snapshot) string {
+	return fmt.Sprintf("stado resolver serves generation %d of the registry, commit %s", s.Generation(), s.Commit)
+}
+
+func sayRollback(offered, held fleet.Generation) string {
+	return fmt.Sprintf("service directory rollback rejected: generation %d < %d", offered, held)
+}
+
+func sayReused(generation fleet.Generation, held, offered string) string {
+	return fmt.Sprintf("generation %d reused: held %s, offered %s", generation, held, offered)
+}
+
+func sayFork(held Standing, offered Offered) string {
+	base := "they have no commit in common"
+	if offered.MergeBase != "" {
+		base = "their merge base is " + offered.MergeBase
+	}
+	is := "does not compile and"
+	if offered.Generation > 0 {
+		is = fmt.Sprintf("(generation %d)", offered.Generation)
+	}
+	return fmt.Sprintf("fork refused: commit %s %s does not descend from the held commit %s (generation %d), %s; put the branch back on a descendant of the held commit",
+		offered.Commit, is, held.Commit, held.Generation, base)
+}
+
+func sayLeap(offered, held fleet.Generation) string {
+	return fmt.Sprintf("generation leap refused: generation %d is %d above the held %d, and one change may raise it by %d at most",
+		offered, offered-held, held, fleet.MaxLeap)
+}
+
+func sayFindings(commit string, findings fleet.Findings) string {
+	first, more := "it does not compile", -1
+	for _, f := range findings {
+		switch {
+		case f.Severity != fleet.SeverityError:
+		case more < 0:
+			first, more = f.String(), 0
+		default:
+			more++
+		}
+	}
+	s := "commit " + commit + " refused: " + first
+	if more > 0 {
+		s += fmt.Sprintf("; and %d more", more)
+	}
+	return s
+}
+
+func seconds(d time.Duration) string {
+	return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + "s"
+}
+
+func sayNoDocument(tip string) string {
+	return "the authority offered no document to serve (its branch is at " + tip + "); it is asked again on the next refresh"
+}

@@ -1,0 +1,71 @@
+package reconcile
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"stado.internal/stado/fleet"
+)
+
+// TestSay compares every sentence with testdata/say.golden; STADO_UPDATE=1 writes it.
+func TestSay(t *testing.T) {
+	held := Standing{Commit: "c41", Generation: 41, Digest: "d41"}
+	finding := fleet.Finding{Rule: "STADO-SCHEMA-001", Severity: fleet.SeverityError, File: "hosts/a1.cue", Line: 3, Column: 5, Message: "unknown field", Hint: "remove it"}
+	warning := fleet.Finding{Rule: "STADO-TEST-003", Severity: fleet.SeverityWarning, Message: "noted"}
+	got := strings.Join([]string{
+		sayReadingStore,
+		sayReadingAuthority("a1"),
+		sayNoAnswer("a1", 1500*time.Millisecond),
+		sayRecovery("connection refused", 41),
+		sayRefreshFailed(3, 30*time.Second, "connection refused"),
+		sayRecovered(3),
+		sayAdopted(&fleet.Snapshot{Commit: "c42", Registry: &fleet.Registry{Directory: fleet.Directory{Generation: 42}}}),
+		sayPending,
+		sayPendingLong("c42"),
+		sayRollback(40, 41),
+		sayReused(41, "d41", "d41b"),
+		sayFork(held, Offered{Commit: "x42", Generation: 42, MergeBase: "c40"}),
+		sayFork(held, Offered{Commit: "x42", Generation: 42}),
+		sayFork(held, Offered{Commit: "x42"}),
+		sayLeap(41+fleet.MaxLeap+1, 41),
+		sayFindings("c42", fleet.Findings{warning, finding}),
+		sayFindings("c42", fleet.Findings{finding, finding, finding}),
+		sayFindings("c42", nil),
+		sayNoDocument("c42"),
+	}, "\n") + "\n"
+	golden(t, "testdata/say.golden", got)
+}
+
+func golden(t *testing.T, path, got string) {
+	t.Helper()
+	if os.Getenv("STADO_UPDATE") != "" {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("sentences (-want +got):\n%s", diff)
+	}
+}
+
+func TestAuthorityHost(t *testing.T) {
+	for remote, want := range map[string]string{
+		"https://forge.example.net:8443/fleet.git": "forge.example.net", "ssh://git@forge/fleet.git": "forge", "git@forge:fleet.git": "forge",
+		"file:///srv/fleet.git": "", "/srv/a:b": "", "": "",
+	} {
+		if got := hostOf(fleet.Authority{Remote: remote}); got != want {
+			t.Errorf("%q: %q, want %q", remote, got, want)
+		}
+	}
+	if got := hostOf(fleet.Authority{Host: "a1", Remote: "https://forge"}); got != "a1" {
+		t.Errorf("%q", got)
+	}
+}

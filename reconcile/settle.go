@@ -1,0 +1,268 @@
+package reconcile
+
+import (
+	"errors"
+	"time"
+
+	"stado.internal/stado/fleet"
+	"stado.internal/stado/reconcile/source"
+	"stado.internal/stado/reconcile/store"
+)
+
+// pendingPatience is how long a change may wait for its generation before a person should look: a stamping job takes minutes.
+const pendingPatience = 10 * time.Minute
+
+// change is one step of a new status; a later one wins.
+type change = func(*Status)
+
+func unreachable(cause string) change {
+	return func(s *Status) { s.Reachable, s.Detail = new(false), cause }
+}
+
+// unread is what a read that failed says of the authority: nothing, when it failed on this host.
+func unread(err error) change {
+	e, ok := errors.AsType[*source.Error](err)
+	if !ok {
+		return unreachable(err.Error())
+	}
+	switch e.Kind {
+	case source.KindNoSpace, source.KindPermission, source.KindDamaged, source.KindBusy, source.KindNoGit, source.KindInternal:
+		return func(s *Status) { s.Reachable, s.Detail = nil, err.Error() }
+	case source.KindLimit:
+		return func(s *Status) { s.Reachable, s.Detail = new(true), "" }
+	default:
+		return unreachable(err.Error())
+	}
+}
+
+// settle takes the result of a read. It reports whether more of the same offer is to be read at once.
+func (l *loop) settle(res result) (more bool) {
+	l.reading = false
+	defer l.sayBlockers()
+	if res.err == nil && res.offer.Partial && l.part(res.offer) == nil {
+		return true
+	}
+	if l.first {
+		l.first = false
+		l.arm(l.started)
+	}
+	if res.err == nil {
+		l.offered(res.offer)
+	} else {
+		l.failed(res.err)
+	}
+	return false
+}
+
+// part takes an offer that goes on: what it admits is held, and nothing is served or reported before the last part has been seen.
+func (l *loop) part(offer source.Offer) error {
+	held, _ := l.opts.Store.Held()
+	w := walk{judge: l.judge, now: time.Now().UTC()}
+	return l.hold(w.admit(held, l.opts.Store.Snapshot(), offer), held)
+}
+
+// failed is a read without an offer: the authority did not answer, or what it has cannot be evaluated.
+func (l *loop) failed(err error) {
+	cause := err.Error()
+	if e, ok := errors.AsType[*source.Error](err); ok && e.Kind == source.KindLimit {
+		l.refused(&Refusal{Rule: source.RuleLimit, Sentence: cause, Since: time.Now().UTC()}, unread(err))
+		return
+	}
+	if !l.recover(cause, unread(err)) {
+		l.fail(failure{cause: cause, again: l.counted}, unread(err))
+	}
+}
+
+// offered judges what the authority has, holds what is admitted and serves it.
+func (l *loop) offered(offer source.Offer) {
+	held, _ := l.opts.Store.Held()
+	w := walk{judge: l.judge, now: time.Now().UTC()}
+	out := w.admit(held, l.opts.Store.Snapshot(), offer)
+	seen := func(s *Status) {
+		s.Reachable, s.Detail, s.OfferedCommit = new(true), "", offer.Tip
+		s.OfferedGeneration = newestGeneration(offer, held)
+	}
+	switch err := l.hold(out, held); {
+	case err != nil:
+		l.standing = out.refusal
+		if !l.recover(err.Error(), seen) {
+			l.fail(failure{cause: err.Error(), again: l.counted, standing: true}, seen)
+		}
+	case out.refusal != nil:
+		if out.final != nil {
+			l.adopt(l.opts.Store.Snapshot(), "")
+		}
+		l.refused(out.refusal, seen)
+	case l.opts.Store.Snapshot() == nil:
+		l.fail(failure{cause: sayNoDocument(offer.Tip), again: l.counted}, seen)
+	default:
+		l.confirmed(out.pending, offer.Tip, seen)
+	}
+}
+
+// hold makes the outcome durable. A confirmed document is written again when the store is damaged.
+func (l *loop) hold(out outcome, held store.Held) error {
+	switch s := l.opts.Store.Snapshot(); {
+	case out.final != nil:
+		return l.opts.Store.Put(out.final, out.admitted...)
+	case out.observed != "":
+		return l.opts.Store.ObserveCommit(out.observed)
+	case out.refusal == nil && l.opts.Store.Damaged() && s != nil && s.Digest == held.Digest:
+		return l.opts.Store.Put(s)
+	}
+	return nil
+}
+
+// recover serves what the store holds when the first read did not answer. It reports false when it has nothing to do: something is
+// served already, or nothing is held.
+func (l *loop) recover(cause string, changes ...change) bool {
+	s := l.opts.Store.Snapshot()
+	if l.served != nil || s == nil {
+		return false
+	}
+	l.opts.Log.Warn(sayRecovery(cause, s.Generation()))
+	held, _ := l.opts.Store.Held()
+	l.adopt(s, VersionLastKnownGood)
+	l.loaded = held.UpdatedAt
+	l.set(func(s *Status) {
+		l.describe(s)
+		s.Phase, s.Reason, s.Attempt, s.NextAttemptAt = PhaseServing, "", 0, nil
+		apply(s, changes)
+	})
+	return true
+}
+
+// refused is an offer that the judges or the fence refuse. The authority is reachable, yet it does not answer in the sense of the
+// design: the refresh failed and the refusal stands until a good poll.
+func (l *loop) refused(refusal *Refusal, changes ...change) {
+	if old := l.standing; old != nil && old.Rule == refusal.Rule && old.Commit == refusal.Commit {
+		refusal.Since = old.Since
+	}
+	l.standing, l.pending = refusal, time.Time{}
+	if !l.recover(refusal.Sentence, changes...) {
+		l.fail(failure{cause: refusal.Sentence, again: l.counted, standing: true}, changes...)
+	}
+}
+
+// failure is a refresh that failed.
+type failure struct {
+	cause    string
+	again    bool // it was counted already, when its interval passed
+	standing bool // the cause is a state of things: said once, not on every attempt
+}
+
+func (l *loop) fail(f failure, changes ...change) {
+	if !f.again {
+		l.attempt++
+	}
+	if f.cause != l.cause || !f.again && !f.standing {
+		l.opts.Log.Warn(sayRefreshFailed(l.attempt, l.interval, f.cause))
+	}
+	l.cause = f.cause
+	next := l.next
+	l.set(func(s *Status) {
+		l.describe(s)
+		s.Phase, s.Reason, s.Attempt, s.NextAttemptAt = PhaseBackingOff, f.cause, l.attempt, &next
+		apply(s, changes)
+	})
+}
+
+// confirmed is an answer: what the store holds is what the authority has, or a change of it that waits for its generation.
+func (l *loop) confirmed(pending bool, tip string, changes ...change) {
+	now := time.Now().UTC()
+	l.wait(pending, tip, now)
+	l.adopt(l.opts.Store.Snapshot(), "")
+	if l.attempt > 0 {
+		l.opts.Log.Info(sayRecovered(l.attempt))
+	}
+	l.attempt, l.cause, l.loaded = 0, "", now
+	l.set(func(s *Status) {
+		l.describe(s)
+		s.Phase, s.Reason, s.Attempt, s.NextAttemptAt = PhaseServing, "", 0, nil
+		apply(s, changes)
+		if pending {
+			s.Detail = sayPending
+		}
+	})
+}
+
+// wait keeps how long the tip has waited for its generation, and turns a long wait into a refusal. Nothing else stands after an answer.
+func (l *loop) wait(pending bool, tip string, now time.Time) {
+	was := l.standing
+	l.standing = nil
+	switch {
+	case !pending:
+		l.pending = time.Time{}
+	case l.pending.IsZero():
+		l.pending = now
+	case now.Sub(l.pending) >= pendingPatience:
+		l.standing = &Refusal{Rule: RulePending, Commit: tip, Sentence: sayPendingLong(tip), Since: l.pending}
+		if was == nil || was.Rule != RulePending {
+			l.opts.Log.Warn(l.standing.Sentence)
+		}
+	}
+}
+
+// adopt serves a snapshot that the store holds, unless it is served already. version overrides how it is named in the status.
+func (l *loop) adopt(s *fleet.Snapshot, version string) {
+	l.version = version
+	if version == "" {
+		l.version = s.Commit
+	}
+	if s.Provenance == fleet.ProvenanceHandedOver {
+		l.version = VersionHandedOver
+	}
+	if s == l.served {
+		return
+	}
+	l.opts.Adopt(s)
+	if l.served == nil || l.served.Digest != s.Digest {
+		l.opts.Log.Info(sayAdopted(s))
+	}
+	l.served, l.loaded = s, time.Now().UTC()
+	if l.declared(s) {
+		l.arm(l.started)
+	}
+}
+
+// describe fills in what is served and what stands.
+func (l *loop) describe(s *Status) {
+	s.Served, s.StoreVersion, s.LoadedAt, s.Refusals = l.served, l.version, nil, nil
+	if loaded := l.loaded; l.served != nil {
+		s.LoadedAt = &loaded
+	}
+	if l.standing != nil {
+		s.Refusals = []Refusal{*l.standing}
+	}
+}
+
+func apply(s *Status, changes []change) {
+	for _, c := range changes {
+		c(s)
+	}
+}
+
+// sayBlockers logs each of the store's blockers when it first stands. A failed write is in the log already, as the failure of a refresh.
+func (l *loop) sayBlockers() {
+	now := map[string]bool{}
+	for _, b := range l.opts.Store.Blockers() {
+		now[b.Sentence] = true
+		if b.Rule != store.RuleWrite && !l.blockers[b.Sentence] {
+			l.opts.Log.Error(b.Sentence, "rule", b.Rule)
+		}
+	}
+	l.blockers = now
+}
+
+// newestGeneration is that of the newest commit that compiles.
+func newestGeneration(offer source.Offer, held store.Held) fleet.Generation {
+	for i := len(offer.Steps) - 1; i >= 0; i-- {
+		if g := offer.Steps[i].Generation; g > 0 {
+			return g
+		}
+	}
+	if offer.Descends {
+		return held.Generation
+	}
+	return 0
+}

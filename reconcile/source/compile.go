@@ -1,0 +1,161 @@
+package source
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/object"
+
+	"stado.internal/stado/fleet"
+	"stado.internal/stado/policies"
+	"stado.internal/stado/reconcile/sandbox"
+	"stado.internal/stado/schema"
+)
+
+// judgement is what the evaluation of one set of files says.
+type judgement struct {
+	Document   json.RawMessage            `json:"document,omitempty"` // canonical, so that it crosses the pipe byte for byte
+	Digest     string                     `json:"digest,omitempty"`
+	Generation fleet.Generation           `json:"generation,omitempty"`
+	Findings   fleet.Findings             `json:"findings,omitempty"`
+	Positions  map[string]schema.Position `json:"positions,omitempty"`
+}
+
+// judge compiles files and judges the result by itself. It runs in the child only.
+func judge(files []schema.File, p func(sandbox.Progress)) judgement {
+	last := ""
+	c := schema.Compile(files, schema.Options{Progress: func(phase, file string) {
+		if file == "" {
+			file = last // a phase over everything: the file that was begun last says most
+		}
+		last = file
+		p(sandbox.Progress{Phase: phase, File: file})
+	}})
+	if c.Registry != nil {
+		c.Findings = append(c.Findings, policies.Check(c)...)
+		c.Findings.Sort()
+	}
+	j := judgement{Document: c.Document, Digest: c.Digest, Findings: c.Findings, Positions: c.Positions}
+	if c.Registry != nil {
+		j.Generation = c.Registry.Directory.Generation
+	}
+	return j
+}
+
+// compileRequest asks for the verdict on one commit of the store.
+type compileRequest struct {
+	Store  string `json:"store"`
+	Commit string `json:"commit"`
+}
+
+// compileReply is a commit's description and its verdict.
+type compileReply struct {
+	judgement
+	Parent   string            `json:"parent,omitempty"`
+	Time     time.Time         `json:"time"`
+	Author   string            `json:"author"`
+	Subject  string            `json:"subject"`
+	Trailers map[string]string `json:"trailers,omitempty"`
+}
+
+// stepPositions are the places that judging one step against another speaks of; the rest stays in the child.
+func stepPositions(all map[string]schema.Position) map[string]schema.Position {
+	out := map[string]schema.Position{}
+	for _, path := range []string{"service_directory.generation", "service_directory.authority", "service_directory", "hosts", "policies"} {
+		if p, ok := all[path]; ok {
+			out[path] = p
+		}
+	}
+	return out
+}
+
+// describe reads a commit without its files.
+func describe(ctx context.Context, r compileRequest) (compileReply, error) {
+	st := openStore(r.Store)
+	defer func() { _ = st.Close() }() // read only
+	c, err := readCommit(st, plumbing.NewHash(r.Commit))
+	if err != nil {
+		return compileReply{}, storeFailure(ctx, err, PhaseRead)
+	}
+	return description(c), nil
+}
+
+func description(c *object.Commit) compileReply {
+	out := compileReply{
+		Time:     c.Committer.When,
+		Author:   oneLine(c.Author.Name+" <"+c.Author.Email+">", 200),
+		Trailers: trailers(c.Message),
+	}
+	subject, _, _ := strings.Cut(strings.TrimLeft(c.Message, "\n"), "\n")
+	out.Subject = oneLine(subject, 200)
+	if len(c.ParentHashes) > 0 {
+		out.Parent = c.ParentHashes[0].String()
+	}
+	return out
+}
+
+// compile reads and judges the files of one commit.
+func compile(ctx context.Context, r compileRequest, p func(sandbox.Progress)) (compileReply, error) {
+	st := openStore(r.Store)
+	defer func() { _ = st.Close() }() // read only
+	c, err := readCommit(st, plumbing.NewHash(r.Commit))
+	if err != nil {
+		return compileReply{}, storeFailure(ctx, err, PhaseRead)
+	}
+	files, findings, err := readTree(st, c.TreeHash, p)
+	if err != nil {
+		return compileReply{}, storeFailure(ctx, err, PhaseRead)
+	}
+	out := description(c)
+	if len(findings) > 0 {
+		out.Findings = findings
+		out.Findings.Sort()
+		return out, nil
+	}
+	out.judgement = judge(files, p)
+	out.Positions = stepPositions(out.Positions)
+	return out, nil
+}
+
+// oneLine is text of an author made fit for a status line.
+func oneLine(s string, n int) string {
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(s, "?"))
+	if r := []rune(s); len(r) > n {
+		return string(r[:n]) + "…"
+	}
+	return s
+}
+
+// maxTrailers bounds what one commit may attach.
+const maxTrailers = 32
+
+// trailers reads the `Key: value` lines of a message's last paragraph. A paragraph with any other line, and the subject, are prose.
+func trailers(message string) map[string]string {
+	paragraphs := strings.Split(strings.TrimSpace(strings.ReplaceAll(message, "\r\n", "\n")), "\n\n")
+	if len(paragraphs) < 2 {
+		return nil
+	}
+	out := map[string]string{}
+	for line := range strings.Lines(paragraphs[len(paragraphs)-1]) {
+		key, value, ok := strings.Cut(strings.TrimRight(line, "\n"), ":")
+		if !ok || !trailerKey(key) || len(out) == maxTrailers {
+			return nil
+		}
+		out[key] = oneLine(strings.TrimSpace(value), 500)
+	}
+	return out
+}
+
+func trailerKey(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-')
+	})
+}

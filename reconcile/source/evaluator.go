@@ -1,0 +1,187 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/go-git/go-git/v5"
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/cache"
+	"github.com/go-git/go-git/v5/plumbing/object"
+	"github.com/go-git/go-git/v5/storage/filesystem"
+
+	"stado.internal/stado/fleet"
+	"stado.internal/stado/reconcile/sandbox"
+	"stado.internal/stado/schema"
+)
+
+// Verdict is what one set of registry files says by itself.
+type Verdict struct {
+	Commit    string // full object id; empty for a work tree
+	Document  []byte // canonical JSON; nil when the files do not compile
+	Digest    string
+	Findings  fleet.Findings
+	Positions map[string]schema.Position
+}
+
+// Evaluator judges registries of this machine for the command line, with the same child, gates and judges as the agent. It is a value,
+// safe for concurrent use.
+type Evaluator struct {
+	Runner sandbox.Runner
+}
+
+// WorkTree judges the CUE files below a directory as they lie there, known to git or not. What the files do wrong is in the verdict;
+// the error, an [*Error] or the context's own, says that they could not be read.
+func (e Evaluator) WorkTree(ctx context.Context, dir string) (Verdict, error) {
+	return e.run(ctx, taskWorkTree, dir, "")
+}
+
+// Commit judges the registry at a revision (HEAD, origin/main, a tag, an object id or its start) of a local repository. dir is the
+// repository, bare or not, or a directory of its work tree: then the registry is what the revision holds below that directory. Errors
+// are as for [Evaluator.WorkTree].
+func (e Evaluator) Commit(ctx context.Context, dir, rev string) (Verdict, error) {
+	return e.run(ctx, taskRevision, dir, rev)
+}
+
+func (e Evaluator) run(ctx context.Context, task, dir, rev string) (Verdict, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return Verdict{}, &Error{Phase: PhaseRead, Remote: dir, Kind: KindNotFound, Cause: err.Error(), Err: err}
+	}
+	var last sandbox.Progress
+	var reply localReply
+	err = e.Runner.Run(ctx, task, localRequest{Dir: abs, Revision: rev}, &reply, func(p sandbox.Progress) { last = p })
+	if finding, ok := verdictOf(err); ok {
+		return Verdict{Findings: fleet.Findings{finding}}, nil
+	}
+	if err == nil {
+		err = reply.verify()
+	}
+	if err != nil {
+		return Verdict{}, asError(err, abs, last)
+	}
+	return Verdict{
+		Commit: reply.Commit, Document: reply.Document, Digest: reply.Digest, Findings: reply.Findings, Positions: reply.Positions,
+	}, nil
+}
+
+// localRequest asks for the verdict on a directory or, with Revision, on a commit of the repository there.
+type localRequest struct {
+	Dir      string `json:"dir"`
+	Revision string `json:"revision,omitempty"`
+}
+
+type localReply struct {
+	judgement
+	Commit string `json:"commit,omitempty"`
+}
+
+func workTree(_ context.Context, r localRequest, p func(sandbox.Progress)) (localReply, error) {
+	files, findings, err := readDir(r.Dir, p)
+	if err != nil {
+		return localReply{}, localFailure(err, r.Dir)
+	}
+	return judged("", files, findings, p), nil
+}
+
+func judged(commit string, files []schema.File, findings fleet.Findings, p func(sandbox.Progress)) localReply {
+	if len(findings) > 0 {
+		findings.Sort()
+		return localReply{Commit: commit, judgement: judgement{Findings: findings}}
+	}
+	return localReply{Commit: commit, judgement: judge(files, p)}
+}
+
+func revision(_ context.Context, r localRequest, p func(sandbox.Progress)) (localReply, error) {
+	repo, st, prefix, err := openLocal(r.Dir)
+	if err != nil {
+		return localReply{}, err
+	}
+	hash, err := repo.ResolveRevision(plumbing.Revision(r.Revision))
+	if err != nil {
+		return localReply{}, failure(KindRevision, PhaseRead, r.Dir, "there is no revision "+r.Revision)
+	}
+	commit, err := readCommit(st, *hash)
+	if err != nil {
+		return localReply{}, localFailure(err, r.Dir)
+	}
+	root, err := subtree(commit, prefix)
+	if err != nil {
+		return localReply{}, localFailure(err, r.Dir)
+	}
+	files, findings, err := readTree(st, root, p)
+	if err != nil {
+		return localReply{}, localFailure(err, r.Dir)
+	}
+	return judged(hash.String(), files, findings, p), nil
+}
+
+// openLocal opens the repository that dir is or lies in, and says where in its tree dir is. The objects are read through a storage
+// with a small cache instead of the library's.
+func openLocal(dir string) (*git.Repository, *filesystem.Storage, string, error) {
+	repo, err := git.PlainOpenWithOptions(dir, &git.PlainOpenOptions{EnableDotGitCommonDir: true})
+	if errors.Is(err, git.ErrRepositoryNotExists) { // not a repository's own directory, bare or not: perhaps one inside
+		repo, err = git.PlainOpenWithOptions(dir, &git.PlainOpenOptions{DetectDotGit: true, EnableDotGitCommonDir: true})
+	}
+	if err != nil {
+		if errors.Is(err, git.ErrRepositoryNotExists) {
+			return nil, nil, "", failure(KindNotFound, PhaseRead, dir, "there is no git repository")
+		}
+		return nil, nil, "", failure(KindDamaged, PhaseRead, dir, err.Error())
+	}
+	opened, ok := repo.Storer.(*filesystem.Storage)
+	if !ok {
+		return nil, nil, "", failure(KindInternal, PhaseRead, dir, "the repository is of an unknown kind")
+	}
+	st := filesystem.NewStorageWithOptions(opened.Filesystem(), cache.NewObjectLRU(cacheBytes), filesystem.Options{KeepDescriptors: true})
+	prefix := ""
+	if tree, err := repo.Worktree(); err == nil {
+		prefix = below(tree.Filesystem.Root(), dir)
+	}
+	return repo, st, prefix, nil
+}
+
+// below is dir relative to root, through symbolic links; empty when it is the root, or not below it.
+func below(root, dir string) string {
+	realRoot, err1 := filepath.EvalSymlinks(root)
+	realDir, err2 := filepath.EvalSymlinks(dir)
+	if err1 != nil || err2 != nil {
+		return ""
+	}
+	rel, err := filepath.Rel(realRoot, realDir)
+	if err != nil || rel == "." || !filepath.IsLocal(rel) {
+		return ""
+	}
+	return filepath.ToSlash(rel)
+}
+
+func subtree(c *object.Commit, prefix string) (plumbing.Hash, error) {
+	if prefix == "" {
+		return c.TreeHash, nil
+	}
+	tree, err := c.Tree()
+	if err != nil {
+		return plumbing.ZeroHash, err
+	}
+	sub, err := tree.Tree(prefix)
+	if err != nil {
+		return plumbing.ZeroHash, failure(KindRevision, PhaseRead, "", "commit "+c.Hash.String()+" has no directory "+prefix)
+	}
+	return sub.Hash, nil
+}
+
+// localFailure classes an error of reading a directory or repository that is not ours to repair.
+func localFailure(err error, dir string) error {
+	if t, ok := taskFailure(err); ok {
+		return t
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return failure(KindNotFound, PhaseRead, dir, err.Error())
+	case errors.Is(err, fs.ErrPermission):
+		return failure(KindPermission, PhaseRead, dir, err.Error())
+	}
+	return failure(KindDamaged, PhaseRead, dir, err.Error())
+}

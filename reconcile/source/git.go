@@ -1,0 +1,283 @@
+package source
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"stado.internal/stado/fleet"
+	"stado.internal/stado/reconcile/sandbox"
+)
+
+// Git reads one remote into one store. It is safe for concurrent use; polls take turns.
+type Git struct {
+	opts Options
+	log  *slog.Logger
+
+	mu       sync.Mutex
+	last     *memory         // the last poll whose answer stays; nil when there is none
+	verdicts map[string]Step // of the commits of the last offer, by commit
+	hopeless *hopeless       // nil when there is none
+	packs    int             // of the store, when last written
+
+	maxSteps int // of one offer
+}
+
+// memory is an answer and the question that it belongs to.
+type memory struct {
+	held  string
+	offer Offer
+}
+
+// hopeless is a tip that cannot be read at all, so that a bomb is not fetched at every refresh.
+type hopeless struct {
+	tip   string
+	err   error
+	polls int // until it is tried again: a remote may be repaired without a new commit
+}
+
+// hopelessPolls is how many polls one hopeless attempt stands for.
+const hopelessPolls = 20
+
+// New makes a Git. It touches nothing before the first poll.
+func New(opts Options) *Git {
+	opts.Deadlines = opts.Deadlines.filled()
+	log := opts.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Git{opts: opts, log: log, verdicts: map[string]Step{}, maxSteps: maxSteps}
+}
+
+// Poll asks the remote for its branch and gives what is new since held. The error is an [*Error] or the context's own. What a commit
+// itself does wrong is never an error but the findings of its step.
+func (g *Git) Poll(ctx context.Context, held Anchor) (Offer, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	unlock, err := g.lock()
+	if err != nil {
+		return Offer{}, err
+	}
+	defer unlock()
+	if err := g.tidy(); err != nil {
+		return Offer{}, g.storeError(err)
+	}
+	tip, err := g.list(ctx)
+	if err != nil {
+		return Offer{}, err
+	}
+	missing := g.missing()
+	if g.last != nil && g.last.held == held.Commit && g.last.offer.Tip == tip && !g.last.offer.Partial {
+		if missing || g.packs > maxPacks {
+			if err := g.clone(ctx, tip); err != nil {
+				g.log.Warn("cannot clone the store anew: " + err.Error())
+			}
+		}
+		again := g.last.offer
+		again.Unchanged = true
+		return again, nil
+	}
+	if h := g.hopeless; h != nil && h.tip == tip && h.polls > 0 {
+		h.polls--
+		return Offer{}, h.err
+	}
+	offer, err := g.read(ctx, tip, held)
+	if kindOf(err) == KindDamaged {
+		offer, err = g.rebuild(ctx, tip, held, err)
+	}
+	if err != nil {
+		g.remember(tip, err)
+		return Offer{}, err
+	}
+	return offer, nil
+}
+
+// remember keeps an error that the same tip brings again.
+func (g *Git) remember(tip string, err error) {
+	var limit *sandbox.LimitError
+	if errors.As(err, &limit) && limit.Transient() {
+		return
+	}
+	switch kindOf(err) {
+	case KindLimit, KindIncomplete, KindHistory:
+		g.hopeless = &hopeless{tip: tip, err: err, polls: hopelessPolls}
+	default: // may pass
+	}
+}
+
+// rebuild replaces a damaged store and reads again, once. A new store that cannot be read either is the remote's doing.
+func (g *Git) rebuild(ctx context.Context, tip string, held Anchor, damage error) (Offer, error) {
+	g.log.Warn("the store " + g.opts.Store + " is damaged and is cloned anew: " + damage.Error())
+	if err := g.aside(); err != nil {
+		return Offer{}, g.storeError(err)
+	}
+	offer, err := g.read(ctx, tip, held)
+	if kindOf(err) != KindDamaged {
+		return offer, err
+	}
+	var e *Error
+	errors.As(err, &e)
+	return Offer{}, &Error{Phase: e.Phase, Remote: e.Remote, Kind: KindIncomplete, Cause: "a fresh clone cannot be read: " + e.Cause, Err: err}
+}
+
+// read brings tip into the store, relates it to what is held and judges the commits between.
+func (g *Git) read(ctx context.Context, tip string, held Anchor) (Offer, error) {
+	tip, err := g.fetch(ctx, tip)
+	if err != nil {
+		return Offer{}, err
+	}
+	offer, commits, err := g.relate(ctx, tip, held)
+	if err != nil {
+		return Offer{}, err
+	}
+	known := make(map[string]Step, len(commits))
+	defer func() { g.verdicts = known }() // also of a poll that ends early, so that the next one gets further
+	size, settled := 0, true
+	for i, commit := range commits {
+		step, lasting, err := g.step(ctx, commit)
+		if err != nil {
+			return Offer{}, err
+		}
+		if lasting {
+			known[commit] = step
+		}
+		settled = settled && lasting
+		if size += len(step.Document); size > maxOfferBytes && i > 0 {
+			offer.Partial = true
+			break
+		}
+		offer.Steps = append(offer.Steps, step)
+	}
+	g.last = nil
+	if settled { // else something is to be judged again at the next poll
+		g.last = &memory{held: held.Commit, offer: offer}
+	}
+	return offer, nil
+}
+
+// relate asks for the commits to look at. What needs no store is answered without one.
+func (g *Git) relate(ctx context.Context, tip string, held Anchor) (Offer, []string, error) {
+	offer := Offer{Tip: tip}
+	switch held.Commit {
+	case "":
+		offer.Descends = held.Generation == 0
+		return offer, []string{tip}, nil
+	case tip:
+		offer.Descends, offer.MergeBase = true, tip
+		return offer, nil, nil
+	}
+	request := walkRequest{Store: g.opts.Store, Tip: tip, Held: held.Commit, After: g.after(held), Max: g.maxSteps}
+	var reply walkReply
+	if err := g.run(ctx, taskWalk, request, &reply, 0); err != nil {
+		return Offer{}, nil, err
+	}
+	offer.Descends, offer.MergeBase, offer.Partial = reply.Descends, reply.MergeBase, reply.More
+	return offer, reply.Commits, nil
+}
+
+// after is the last commit of a partial offer of which nothing was adopted.
+func (g *Git) after(held Anchor) string {
+	if g.last == nil || g.last.held != held.Commit || !g.last.offer.Partial {
+		return ""
+	}
+	return g.last.offer.Steps[len(g.last.offer.Steps)-1].Commit
+}
+
+// step judges one commit in a child of its own, so that the verdict depends on nothing but the commit. A verdict in which the
+// state of the machine had a part is not lasting.
+func (g *Git) step(ctx context.Context, commit string) (_ Step, lasting bool, _ error) {
+	if s, ok := g.verdicts[commit]; ok {
+		return s, true, nil
+	}
+	request := compileRequest{Store: g.opts.Store, Commit: commit}
+	var reply compileReply
+	err := g.run(ctx, taskCompile, request, &reply, 0)
+	var limit *sandbox.LimitError
+	lasting = !errors.As(err, &limit) || !limit.Transient()
+	if finding, ok := verdictOf(err); ok {
+		err = g.run(ctx, taskDescribe, request, &reply, 0)
+		reply.Findings = fleet.Findings{finding}
+	}
+	if err != nil {
+		return Step{}, false, err
+	}
+	if err := reply.verify(); err != nil {
+		return Step{}, false, &Error{Phase: PhaseEvaluation, Remote: g.opts.Remote.URL, Kind: KindInternal, Cause: err.Error(), Err: err}
+	}
+	return Step{
+		Commit: commit, Parent: reply.Parent, Time: reply.Time, Author: reply.Author, Subject: reply.Subject, Trailers: reply.Trailers,
+		Document: reply.Document, Digest: reply.Digest, Generation: reply.Generation, Findings: reply.Findings, Positions: reply.Positions,
+	}, lasting, nil
+}
+
+// verify checks that a document arrived as it was sent.
+func (j judgement) verify() error {
+	if j.Document == nil {
+		return nil
+	}
+	if sum := sha256.Sum256(j.Document); hex.EncodeToString(sum[:]) != j.Digest {
+		return fmt.Errorf("the evaluation's document does not have the digest %s that it claims", j.Digest)
+	}
+	return nil
+}
+
+// verdictOf says what the end of an evaluation means for the commit; false when it means nothing for it.
+func verdictOf(err error) (fleet.Finding, bool) {
+	var limit *sandbox.LimitError
+	var crash *sandbox.CrashError
+	switch {
+	case errors.As(err, &limit):
+		return limitFinding(limit), true
+	case errors.As(err, &crash):
+		return crashFinding(crash), true
+	}
+	return fleet.Finding{}, false
+}
+
+func (g *Git) list(ctx context.Context) (string, error) {
+	request := fetchRequest{Remote: g.opts.Remote, Deadlines: g.opts.Deadlines}
+	var reply fetchReply
+	err := g.run(ctx, taskList, request, &reply, g.opts.Deadlines.listing()+childSlack)
+	return reply.Tip, err
+}
+
+// fetch fills the store; a store that is not there is first made beside its place.
+func (g *Git) fetch(ctx context.Context, tip string) (string, error) {
+	if g.missing() {
+		return g.cloneTip(ctx, tip)
+	}
+	if err := g.fault(FaultFetch); err != nil {
+		return "", g.storeError(err)
+	}
+	return g.fetchInto(ctx, g.opts.Store, tip)
+}
+
+func (g *Git) fetchInto(ctx context.Context, dir, tip string) (string, error) {
+	d := g.opts.Deadlines
+	request := fetchRequest{Remote: g.opts.Remote, Deadlines: d, Store: dir, Tip: tip}
+	var reply fetchReply
+	if err := g.run(ctx, taskFetch, request, &reply, d.listing()+d.Pack+childSlack); err != nil {
+		return "", err
+	}
+	g.packs = reply.Packs
+	return reply.Tip, nil
+}
+
+// childSlack is what a child may take beyond its network's deadlines before it is killed.
+const childSlack = 20 * time.Second
+
+// run does one task; wall 0 means the runner's own limit.
+func (g *Git) run(ctx context.Context, task string, request, reply any, wall time.Duration) error {
+	runner := g.opts.Runner
+	if wall > 0 {
+		runner.Limits.Wall = wall
+	}
+	var last sandbox.Progress
+	err := runner.Run(ctx, task, request, reply, func(p sandbox.Progress) { last = p })
+	return asError(err, g.opts.Remote.URL, last)
+}

@@ -1,0 +1,238 @@
+package source
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
+	"github.com/go-git/go-git/v5/plumbing/transport"
+	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
+	"github.com/hashicorp/go-retryablehttp"
+)
+
+// Retries inside one poll: enough for a front end that restarts. Longer troubles belong to the loop, which asks at the next refresh.
+const (
+	retryMax     = 2
+	retryWaitMin = 200 * time.Millisecond
+	retryWaitMax = time.Second
+)
+
+// httpWire reads a repository over smart HTTP.
+type httpWire struct {
+	remote  Remote
+	tracker *tracker
+	session transport.UploadPackSession
+}
+
+func newHTTPWire(r Remote, d Deadlines, t *tracker) (wire, error) {
+	t.set(PhaseConnect)
+	roots, err := authorities(r.CAFile)
+	if err != nil {
+		return nil, failure(KindCertificate, PhaseConnect, r.URL, err.Error())
+	}
+	auth, err := credentials(r.CredentialFile)
+	if err != nil {
+		return nil, failure(KindAuthentication, PhaseAuthentication, r.URL, err.Error())
+	}
+	endpoint, err := transport.NewEndpoint(r.URL)
+	if err != nil {
+		return nil, failure(KindUnreachable, PhaseConnect, r.URL, err.Error())
+	}
+	// Redirects are followed by nobody: the retrying client hands the answer up, and the git client then refuses it. Otherwise the
+	// credentials of one host could reach another.
+	client := githttp.NewClientWithOptions(retrying(roots, d).StandardClient(), &githttp.ClientOptions{RedirectPolicy: githttp.NoFollowRedirects})
+	session, err := client.NewUploadPackSession(endpoint, auth)
+	if err != nil {
+		return nil, failure(KindInternal, PhaseConnect, r.URL, err.Error())
+	}
+	return &httpWire{remote: r, tracker: t, session: session}, nil
+}
+
+// retrying is a client for reads: it repeats what may be repeated, never waits longer than retryWaitMax whatever the server asks for,
+// and logs nothing, since a log could hold credentials.
+func retrying(roots *x509.CertPool, d Deadlines) *retryablehttp.Client {
+	c := retryablehttp.NewClient()
+	c.Logger = nil
+	c.RetryMax, c.RetryWaitMin, c.RetryWaitMax = retryMax, retryWaitMin, retryWaitMax
+	c.ErrorHandler = retryablehttp.PassthroughErrorHandler
+	c.CheckRetry = worthRetrying
+	c.Backoff = func(low, high time.Duration, attempt int, _ *http.Response) time.Duration {
+		return min(low<<attempt, high)
+	}
+	c.HTTPClient = &http.Client{
+		Transport: &http.Transport{
+			Proxy:               http.ProxyFromEnvironment,
+			DialContext:         (&net.Dialer{Timeout: d.Connect}).DialContext,
+			TLSHandshakeTimeout: d.Handshake,
+			TLSClientConfig:     &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+			ForceAttemptHTTP2:   true,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return c
+}
+
+// worthRetrying says yes to a server that is overloaded or restarting. A host that cannot be reached, or is silent, has had its time.
+func worthRetrying(ctx context.Context, resp *http.Response, err error) (bool, error) {
+	switch {
+	case ctx.Err() != nil:
+		return false, ctx.Err()
+	case err != nil:
+		return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF), nil
+	}
+	switch resp.StatusCode {
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true, nil
+	}
+	return false, nil
+}
+
+func authorities(file string) (*x509.CertPool, error) {
+	if file == "" {
+		return nil, nil // the system's
+	}
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the CA file: %w", err)
+	}
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		pool = x509.NewCertPool()
+	}
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("the CA file %s holds no certificate in PEM form", file)
+	}
+	return pool, nil
+}
+
+// credentials reads the credential file, which must be nobody else's to read. Its content never appears in an error.
+func credentials(file string) (transport.AuthMethod, error) {
+	if file == "" {
+		return nil, nil
+	}
+	info, err := os.Stat(file)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the credential file: %w", err)
+	}
+	if perm := info.Mode().Perm(); perm&0o077 != 0 {
+		return nil, fmt.Errorf("the credential file %s can be used by others (mode %04o; run: chmod 0600 %s)", file, perm, file)
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the credential file: %w", err)
+	}
+	line := strings.TrimSpace(string(data))
+	if line == "" || strings.ContainsAny(line, "\r\n") {
+		return nil, fmt.Errorf("the credential file %s does not hold one line of user:password, or a token", file)
+	}
+	if user, password, ok := strings.Cut(line, ":"); ok {
+		return &githttp.BasicAuth{Username: user, Password: password}, nil
+	}
+	return &githttp.BasicAuth{Username: "git", Password: line}, nil // forges look at the token only
+}
+
+// traced follows the phases of a request; after is the phase in which the remote's answer is awaited.
+func (w *httpWire) traced(ctx context.Context, after string) context.Context {
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GetConn:           func(string) { w.tracker.set(PhaseConnect) },
+		TLSHandshakeStart: func() { w.tracker.set(PhaseHandshake) },
+		GotConn:           func(httptrace.GotConnInfo) { w.tracker.set(after) },
+	})
+}
+
+func (w *httpWire) advertise(ctx context.Context) (*packp.AdvRefs, error) {
+	adv, err := w.session.AdvertisedReferencesContext(w.traced(ctx, PhaseAdvertisement))
+	if err != nil {
+		return nil, w.refusal(ctx, err)
+	}
+	return adv, nil
+}
+
+func (w *httpWire) pack(ctx context.Context, req *packp.UploadPackRequest) (io.ReadCloser, error) {
+	r, err := w.session.UploadPack(w.traced(ctx, PhasePack), req)
+	if err != nil {
+		return nil, w.refusal(ctx, err)
+	}
+	w.tracker.set(PhasePack)
+	return r, nil
+}
+
+func (w *httpWire) refusal(ctx context.Context, err error) error {
+	phase, remote := w.tracker.phase(), w.remote.URL
+	err = innermost(err)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	switch {
+	case errors.Is(err, transport.ErrEmptyRemoteRepository):
+		return failure(KindEmpty, phase, remote, "the repository is empty")
+	case errors.Is(err, transport.ErrAuthenticationRequired):
+		return failure(KindAuthentication, PhaseAuthentication, remote, "the remote wants other credentials (401)")
+	case errors.Is(err, transport.ErrAuthorizationFailed):
+		return failure(KindAuthentication, PhaseAuthentication, remote, "the remote refuses these credentials (403)")
+	case errors.Is(err, transport.ErrRepositoryNotFound):
+		return failure(KindNotFound, phase, remote, "there is no such repository, or it is hidden from these credentials (404)")
+	}
+	var status *githttp.Err
+	if errors.As(err, &status) {
+		return failure(KindServer, phase, remote, "the remote answers "+status.Response.Status)
+	}
+	if why, ok := strings.CutPrefix(err.Error(), "http redirect: "); ok {
+		return failure(KindRedirect, phase, remote, sayRedirect(repositoryOf(why[strings.LastIndexByte(why, ' ')+1:])))
+	}
+	return networkFailure(err, phase, remote)
+}
+
+// networkFailure classes what the network and TLS say.
+func networkFailure(err error, phase, remote string) error {
+	var dns *net.DNSError
+	var op *net.OpError
+	var unknown x509.UnknownAuthorityError
+	var verify *tls.CertificateVerificationError
+	var timeout interface{ Timeout() bool }
+	cause := err.Error()
+	switch {
+	case errors.As(err, &verify), errors.As(err, &unknown):
+		return failure(KindCertificate, PhaseHandshake, remote, cause)
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return failure(KindTimeout, phase, remote, cause)
+	case errors.As(err, &dns), errors.As(err, &op), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return failure(KindUnreachable, phase, remote, cause)
+	}
+	return failure(KindProtocol, phase, remote, cause)
+}
+
+// innermost drops the wrappings that repeat the address or hide the cause.
+func innermost(err error) error {
+	for {
+		var request *url.Error
+		var unexpected *plumbing.UnexpectedError
+		switch {
+		case errors.As(err, &request):
+			err = request.Err
+		case errors.As(err, &unexpected):
+			err = unexpected.Err
+		default:
+			return err
+		}
+	}
+}
+
+// repositoryOf strips the request from a redirect's target.
+func repositoryOf(target string) string {
+	target, _, _ = strings.Cut(target, "?")
+	return strings.TrimSuffix(target, "/info/refs")
+}

@@ -1,0 +1,105 @@
+package source
+
+import (
+	"fmt"
+	"strings"
+
+	"stado.internal/stado/fleet"
+	"stado.internal/stado/reconcile/sandbox"
+)
+
+func sayError(e *Error) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "cannot read the registry from %s: ", e.Remote)
+	if e.Phase != "" {
+		b.WriteString(e.Phase + ": ")
+	}
+	b.WriteString(e.Cause)
+	if hint := sayHint(e); hint != "" {
+		b.WriteString(" (" + hint + ")")
+	}
+	return b.String()
+}
+
+// sayHint is what to do about an error; empty when waiting is all there is to do.
+func sayHint(e *Error) string {
+	switch e.Kind {
+	case KindUnreachable, KindTimeout, KindServer:
+		return "asked again at the next refresh"
+	case KindProtocol:
+		return "check that the address is a git repository's"
+	case KindRedirect:
+		return "redirects are not followed; configure that address if it is the registry's"
+	case KindAuthentication:
+		return "check the credential file and what it may read at the remote"
+	case KindCertificate:
+		return "name the authority that signed it in the CA file, or correct the remote's certificate"
+	case KindNotFound:
+		return "check the address"
+	case KindOwnership:
+		return "run the agent as the repository's owner, or run: git config --system --add safe.directory " + strings.TrimPrefix(e.Remote, "file://")
+	case KindNoGit:
+		return "install git, or read the repository over https://"
+	case KindEmpty:
+		return "commit a registry there and push it"
+	case KindMissingBranch:
+		return "push the branch, or configure the one that holds the registry"
+	case KindShallow:
+		return "run git fetch --unshallow in it"
+	case KindIncomplete:
+		return "run git fsck in it and push the missing objects again"
+	case KindLimit:
+		return "remove the commit that needs so much from the branch"
+	case KindNoSpace:
+		return "free space on the disk that holds the store"
+	case KindPermission:
+		return "give the files to the user that runs the program"
+	case KindBusy:
+		return "wait until it is done"
+	case KindRevision:
+		return "name a branch, a tag or a commit of that repository"
+	default:
+		return ""
+	}
+}
+
+func sayDeadline(bound string) string { return "no answer within " + bound }
+
+func sayRedirect(to string) string { return "the remote answers with a redirect to " + to }
+
+func sayMissingBranch(branch string) string { return "there is no branch " + branch }
+
+func sayBusy(store string) string { return "another process uses the store " + store }
+
+func sayHistory(n int) string { return fmt.Sprintf("the branch has more than %d commits", n) }
+
+// sayGate is the verdict of a gate, in the form of the sandbox's limits.
+func sayGate(limit, bound, why string) string {
+	return fmt.Sprintf("evaluation limit: %s, %s, in phase %s: %s", limit, bound, PhaseRead, why)
+}
+
+// limitFinding is the verdict on a commit whose evaluation met a limit.
+func limitFinding(e *sandbox.LimitError) fleet.Finding {
+	return fleet.Finding{
+		Rule: RuleLimit, Severity: fleet.SeverityError, File: e.File, Message: e.Error(),
+		Hint: "a registry evaluates in a fraction of these limits; look for a loop or a repetition in that file and what it uses",
+	}
+}
+
+// crashFinding is the verdict on a commit that the evaluator did not survive.
+func crashFinding(e *sandbox.CrashError) fleet.Finding {
+	return fleet.Finding{
+		Rule: RuleCrash, Severity: fleet.SeverityError, File: e.File, Message: e.Error(),
+		Hint: "this is a defect of the program; the registry is refused because its meaning is unknown",
+	}
+}
+
+func sayBytes(n int64) string {
+	if n >= 1<<20 && n%(1<<20) == 0 {
+		return fmt.Sprintf("%d MiB", n>>20)
+	}
+	if n >= 1<<20 {
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	}
+	return fmt.Sprintf("%d bytes", n)
+}

@@ -1,0 +1,48 @@
+package source
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"stado.internal/stado/reconcile/sandbox"
+)
+
+// The tasks of the child, by name.
+const (
+	taskList     = "source.list"
+	taskFetch    = "source.fetch"
+	taskWalk     = "source.walk"
+	taskDescribe = "source.describe"
+	taskCompile  = "source.compile"
+	taskRevision = "source.revision"
+	taskWorkTree = "source.work-tree"
+)
+
+// Tasks are what the child can do for this package; the hidden verb of the command line gives them to [sandbox.Serve].
+func Tasks() map[string]sandbox.Task {
+	return map[string]sandbox.Task{
+		taskList:  task(list),
+		taskFetch: task(fetch),
+		taskWalk: task(func(ctx context.Context, r walkRequest, _ func(sandbox.Progress)) (walkReply, error) {
+			return walk(ctx, r)
+		}),
+		taskDescribe: task(func(ctx context.Context, r compileRequest, _ func(sandbox.Progress)) (compileReply, error) {
+			return describe(ctx, r)
+		}),
+		taskCompile:  task(compile),
+		taskRevision: task(revision),
+		taskWorkTree: task(workTree),
+	}
+}
+
+// task gives a typed function the sandbox's form.
+func task[Request, Reply any](f func(context.Context, Request, func(sandbox.Progress)) (Reply, error)) sandbox.Task {
+	return func(ctx context.Context, raw json.RawMessage, p func(sandbox.Progress)) (any, error) {
+		var r Request
+		if err := json.Unmarshal(raw, &r); err != nil {
+			return nil, fmt.Errorf("cannot read the request: %w", err)
+		}
+		return f(ctx, r, p)
+	}
+}

@@ -1,0 +1,14 @@
+// Command child is the program that the tests of source start as their sandbox.
+package main
+
+import (
+	"context"
+	"os"
+
+	"stado.internal/stado/reconcile/sandbox"
+	"stado.internal/stado/reconcile/source"
+)
+
+func main() {
+	os.Exit(sandbox.Serve(context.Background(), os.Stdin, os.Stdout, os.NewFile(3, "progress"), source.Tasks()))
+}
