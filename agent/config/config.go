@@ -31,12 +31,14 @@ var schema string
 
 // Agent is the settings of one agent. The zero value of a field means that it was not set.
 type Agent struct {
-	Repository string
-	Branch     string
-	Host       string
-	Refresh    time.Duration
-	Drain      time.Duration
-	Evaluation Evaluation
+	Repository     string
+	Branch         string
+	CAFile         string
+	CredentialFile string
+	Host           string
+	Refresh        time.Duration
+	Drain          time.Duration
+	Evaluation     Evaluation
 }
 
 // Evaluation limits the child process that fetches, reads and evaluates a registry; zero fields keep the program's defaults.
@@ -49,6 +51,8 @@ type Evaluation struct {
 type document struct {
 	Repository string     `json:"repository"`
 	Branch     string     `json:"branch"`
+	CAFile     string     `json:"ca_file"`
+	Credential string     `json:"credential_file"`
 	Host       string     `json:"host"`
 	Refresh    string     `json:"refresh"`
 	Drain      string     `json:"drain"`
@@ -79,7 +83,9 @@ func Load(home string) (Agent, error) {
 }
 
 func (d document) settings(path string) (Agent, error) {
-	a := Agent{Repository: d.Repository, Branch: d.Branch, Host: d.Host, Evaluation: d.Evaluation}
+	a := Agent{
+		Repository: d.Repository, Branch: d.Branch, CAFile: d.CAFile, CredentialFile: d.Credential, Host: d.Host, Evaluation: d.Evaluation,
+	}
 	for field, dst := range map[string]struct {
 		word string
 		to   *time.Duration

@@ -13,6 +13,9 @@ func blockers(in Inputs, r *Report) []string {
 	if s.State != StateServing {
 		out = append(out, sayState(s))
 	}
+	if s.State == StateServing && s.API == nil {
+		out = append(out, sayNoListener(s))
+	}
 	out = append(out, listenerBlockers(r)...)
 	if s.Authority.Reachable != nil && !*s.Authority.Reachable {
 		out = append(out, sayUnreachable(s.Authority))

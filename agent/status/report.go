@@ -110,8 +110,10 @@ func ReadWaiting(path string) ([]Wait, error) {
 
 // Judge makes the report.
 func Judge(in Inputs) Report {
-	r := Report{State: StateUnpublished, Adapters: []ProbedListener{}, WaitingOpens: []ReportedWait{}, Blockers: []string{},
-		Candidates: []Candidate{}, Refusals: []Refusal{}, BindProbe: in.NotProbed, Stale: true}
+	r := Report{
+		State: StateUnpublished, Adapters: []ProbedListener{}, WaitingOpens: []ReportedWait{}, Blockers: []string{},
+		Candidates: []Candidate{}, Refusals: []Refusal{}, BindProbe: in.NotProbed, Stale: true,
+	}
 	if in.State != nil {
 		r.fill(in.State, in)
 	}

@@ -47,48 +47,62 @@ func TestBlockerSentences(t *testing.T) {
 	}{
 		"nothing published": {
 			func(in *Inputs) { in.State = nil },
-			[]string{"no resolver has published state at /state/resolver-state.json: nothing has served here since that file was last removed"}, VerdictDown,
+			[]string{"no resolver has published state at /state/resolver-state.json: nothing has served here since that file was last removed"},
+			VerdictDown,
 		},
 		"starting": {
 			func(in *Inputs) {
 				in.State = &Resolver{State: StateStarting, Reason: "reading this host's registry store before binding any port"}
 			},
-			[]string{"the resolver reports state starting: reading this host's registry store before binding any port"}, VerdictDown,
+			[]string{"the resolver reports state starting: reading this host's registry store before binding any port"},
+			VerdictDown,
+		},
+		"no resolver declared": {
+			func(in *Inputs) { in.State.API, in.State.Adapters = nil, nil },
+			[]string{`the resolver holds no listener: the registry at generation 4 gives host "a1" no service_resolver`},
+			VerdictDegraded,
 		},
 		"backing off": {
 			func(in *Inputs) {
 				in.State.State, in.State.Reason, in.State.Attempt, in.State.NextAttemptAt = StateBackingOff, "no route", 3, &due
 			},
-			[]string{"the resolver reports state backing_off: no route (failed attempt 3, next read due 2026-03-01T12:00:02Z)"}, VerdictDegraded,
+			[]string{"the resolver reports state backing_off: no route (failed attempt 3, next read due 2026-03-01T12:00:02Z)"},
+			VerdictDegraded,
 		},
 		"silent ports": {
 			func(in *Inputs) { in.Probe = func(string) bool { return false } },
 			[]string{
 				"nothing is listening on the resolution API at 127.0.0.1:7700",
 				"nothing is listening on the web adapter for consumer ci at 127.0.0.1:7701",
-			}, VerdictDegraded,
+			},
+			VerdictDegraded,
 		},
 		"a bind that somebody else holds": {
 			func(in *Inputs) { in.State.Adapters[0].Problem = "nothing can listen on 127.0.0.1:7701" },
-			[]string{"nothing can listen on 127.0.0.1:7701"}, VerdictDegraded,
+			[]string{"nothing can listen on 127.0.0.1:7701"},
+			VerdictDegraded,
 		},
 		"unreachable authority": {
 			func(in *Inputs) { in.State.Authority.Reachable, in.State.Authority.Detail = &no, "connection refused" },
-			[]string{"the registry authority git.example.net is unreachable: connection refused"}, VerdictDegraded,
+			[]string{"the registry authority git.example.net is unreachable: connection refused"},
+			VerdictDegraded,
 		},
 		"behind": {
 			func(in *Inputs) { in.State.Authority.Generation = 6 },
-			[]string{"the resolver holds service directory generation 4 and the authority publishes 6"}, VerdictDegraded,
+			[]string{"the resolver holds service directory generation 4 and the authority publishes 6"},
+			VerdictDegraded,
 		},
 		"old": {
 			func(in *Inputs) { in.Now = noon.Add(2 * time.Minute) },
-			[]string{"the snapshot the resolver holds is 123s old, past the 60s max-stale window this target declares"}, VerdictDegraded,
+			[]string{"the snapshot the resolver holds is 123s old, past the 60s max-stale window this target declares"},
+			VerdictDegraded,
 		},
 		"refused commit": {
 			func(in *Inputs) {
 				in.State.Refusals = []Refusal{{Rule: "STADO-GEN-001", Commit: strings.Repeat("ab", 20), Sentence: "changed", Since: noon}}
 			},
-			[]string{"STADO-GEN-001: changed (commit abababababab, refused since 2026-03-01T12:00:00Z)"}, VerdictDegraded,
+			[]string{"STADO-GEN-001: changed (commit abababababab, refused since 2026-03-01T12:00:00Z)"},
+			VerdictDegraded,
 		},
 		"refused commit with its place": {
 			func(in *Inputs) {
@@ -98,7 +112,8 @@ func TestBlockerSentences(t *testing.T) {
 				}
 				in.State.Refusals = []Refusal{{Rule: "STADO-FENCE-002", Sentence: "generation 4 reused", Findings: findings}}
 			},
-			[]string{"STADO-FENCE-002: generation 4 reused; generation.cue:4: STADO-GEN-001: raise it"}, VerdictDegraded,
+			[]string{"STADO-FENCE-002: generation 4 reused; generation.cue:4: STADO-GEN-001: raise it"},
+			VerdictDegraded,
 		},
 		"held wait": {
 			func(in *Inputs) {

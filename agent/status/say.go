@@ -34,6 +34,13 @@ func sayState(s *Resolver) string {
 	return b.String()
 }
 
+func sayNoListener(s *Resolver) string {
+	if s.Reason != "" {
+		return "the resolver holds no listener: " + s.Reason
+	}
+	return fmt.Sprintf("the resolver holds no listener: the registry at generation %d gives host %q no service_resolver", s.Generation, s.Target)
+}
+
 func sayAPISilent(bind string) string {
 	return "nothing is listening on the resolution API at " + bind
 }

@@ -1,0 +1,229 @@
+// Package agent wires one host's agent: it builds the parts in order, joins them, and owns the state directory. It decides nothing that
+// a part could decide.
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"stado.internal/stado/agent/config"
+	"stado.internal/stado/agent/resolver"
+	"stado.internal/stado/agent/status"
+	"stado.internal/stado/fleet"
+	"stado.internal/stado/reconcile"
+	"stado.internal/stado/reconcile/durable"
+	"stado.internal/stado/reconcile/sandbox"
+	"stado.internal/stado/reconcile/source"
+	"stado.internal/stado/reconcile/store"
+)
+
+// Options is what an agent needs from its process. Home, Repository and Log are required.
+type Options struct {
+	Home     string
+	Settings config.Agent
+	Log      *slog.Logger
+	// Child is the command line of this program's hidden verb that runs untrusted work under limits.
+	Child []string
+	// Fault is called at every named step of a write; crash tests end the process in it. nil means none.
+	Fault func(point string) error
+	// Adopted is called, when set, with every snapshot that this host began to serve; it must not block.
+	Adopted func(s *fleet.Snapshot, host fleet.HostName)
+	// Hostname overrides the machine's host name for the identity rule; empty means os.Hostname.
+	Hostname string
+}
+
+// Agent is one running agent. Its documents may be read from any goroutine.
+type Agent struct {
+	opt        Options
+	lock       *lock
+	store      *store.Store
+	source     *source.Git
+	reconciler *reconcile.Reconciler
+	resolver   *resolver.Resolver
+	state      *status.Publisher[status.Resolver]
+	waiting    *status.Publisher[[]status.Wait]
+
+	mu     sync.Mutex
+	target fleet.HostName // this host's name in the registry, once one was adopted
+	served *fleet.Snapshot
+	lost   string // why the served registry does not tell which host this is
+}
+
+// New takes the state directory, reads the anchor and builds the parts in the order in which they depend on each other. It binds no
+// port and asks nobody. The caller must call [Agent.Run], which gives the directory back.
+func New(opt Options) (*Agent, error) {
+	if opt.Settings.Repository == "" {
+		return nil, sayNoRepository(opt.Home, config.File)
+	}
+	if err := os.MkdirAll(opt.Home, 0o755); err != nil {
+		return nil, fmt.Errorf("cannot make the state directory: %w", err)
+	}
+	held, err := acquire(opt.Home)
+	if err != nil {
+		return nil, err
+	}
+	a := &Agent{opt: opt, lock: held, target: fleet.HostName(opt.Settings.Host)}
+	if err := a.build(); err != nil {
+		return nil, errors.Join(err, held.release())
+	}
+	return a, nil
+}
+
+func (a *Agent) build() error {
+	opt := a.opt
+	published := durable.Folder{Path: opt.Home}
+	if err := published.Sweep(); err != nil {
+		return fmt.Errorf("cannot clear temporary files in %s: %w", opt.Home, err)
+	}
+	var err error
+	// 1. The anchor: everything after it may rely on what this host already holds.
+	if a.store, err = store.Open(filepath.Join(opt.Home, "registry"), opt.Fault); err != nil {
+		return err
+	}
+	// 2. The documents: readable before anything runs, so that a hanging start says what it waits on.
+	a.state = status.NewPublisher(published, status.ResolverFile, a.document, opt.Log)
+	a.waiting = status.NewPublisher(published, status.WaitingFile, a.waits, opt.Log)
+	// 3. The resolver: holds no port until a snapshot is adopted.
+	a.resolver = resolver.New(resolver.Options{
+		Log: opt.Log, Waiting: a.waiting, Changed: func() { a.state.Touch() }, Health: a.health, Drain: opt.Settings.Drain,
+	})
+	// 4. The source and the loop that feeds the resolver.
+	remote, err := source.ParseRemote(opt.Settings.Repository, opt.Settings.Branch)
+	if err != nil {
+		return err
+	}
+	remote.CAFile, remote.CredentialFile = opt.Settings.CAFile, opt.Settings.CredentialFile
+	a.source = source.New(source.Options{
+		Store: filepath.Join(opt.Home, "registry.git"), Remote: remote, Runner: Child(opt.Child, opt.Settings.Evaluation),
+		Log: opt.Log, Fault: opt.Fault,
+	})
+	a.reconciler = reconcile.New(reconcile.Options{
+		Store: a.store, Source: a.source, Authority: remote.Host(), Refresh: opt.Settings.Refresh, Interval: a.interval,
+		Adopt: a.adopt, Changed: func() { a.state.Touch() }, Log: opt.Log,
+	})
+	return nil
+}
+
+// Child is the runner for untrusted work with an operator's limits over the defaults.
+func Child(command []string, e config.Evaluation) sandbox.Runner {
+	limits := sandbox.DefaultLimits()
+	if e.MemoryMiB > 0 {
+		limits.Data = uint64(e.MemoryMiB) << 20
+	}
+	if e.CPUSeconds > 0 {
+		limits.CPU = time.Duration(e.CPUSeconds) * time.Second
+	}
+	if e.WallSeconds > 0 {
+		limits.Wall = time.Duration(e.WallSeconds) * time.Second
+	}
+	return sandbox.Runner{Command: command, Limits: limits}
+}
+
+// Run runs the agent until ctx ends, then lets relays in flight finish and publishes the last state. It returns nil on an orderly end.
+func (a *Agent) Run(ctx context.Context) error {
+	defer func() { _ = a.lock.release() }() // the process is ending, and the kernel drops the lock with it
+	api, err := listenAPI(a.opt.Home)
+	if err != nil {
+		return err
+	}
+	// The documents outlive the parts they describe, so that the last thing on disk is how it ended.
+	docs, stopDocs := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopDocs()
+	var publishers errgroup.Group
+	publishers.Go(func() error { return a.state.Run(docs) })
+	publishers.Go(func() error { return a.waiting.Run(docs) })
+
+	parts, ctx := errgroup.WithContext(ctx)
+	parts.Go(func() error { return a.resolver.Run(ctx) })
+	parts.Go(func() error { return a.reconciler.Run(ctx) })
+	parts.Go(func() error { return a.serveAPI(ctx, api) })
+	parts.Go(func() error { return a.notify(ctx) })
+	a.state.Touch()
+	err = parts.Wait()
+	if errors.Is(err, context.Canceled) {
+		err = nil
+	}
+	a.state.Touch()
+	stopDocs()
+	return errors.Join(err, publishers.Wait())
+}
+
+// Serving reports whether the adapters of an admitted registry are up.
+func (a *Agent) Serving() bool { return a.state.Load().State == status.StateServing }
+
+// State is the published document as of now.
+func (a *Agent) State() status.Resolver { return a.state.Load() }
+
+// adopt runs on the reconciler's goroutine. A registry that does not tell which host this is closes every adapter: whatever they led to
+// is no longer declared.
+func (a *Agent) adopt(s *fleet.Snapshot) {
+	host, err := a.identify(s)
+	a.mu.Lock()
+	a.served, a.target, a.lost = s, host, ""
+	if err != nil {
+		a.lost = err.Error()
+	}
+	a.mu.Unlock()
+	a.resolver.Apply(s, host)
+	if a.opt.Adopted != nil {
+		a.opt.Adopted(s, host)
+	}
+	if r := resolverOf(s, host); r != nil {
+		a.opt.Log.Info(sayServing(string(host), r.APIBind, len(r.Adapters), r.RefreshSeconds, r.MaxStaleSeconds))
+	}
+}
+
+// identify finds this host in a registry. With an error the name is what was looked for.
+func (a *Agent) identify(s *fleet.Snapshot) (fleet.HostName, error) {
+	if h := fleet.HostName(a.opt.Settings.Host); h != "" {
+		if _, ok := s.Registry.Hosts[h]; !ok {
+			return h, sayNotInRegistry(h, s.Generation())
+		}
+		return h, nil
+	}
+	name := a.opt.Hostname
+	if name == "" {
+		var err error
+		if name, err = os.Hostname(); err != nil {
+			return "", fmt.Errorf("cannot tell which host this is: %w (give --host)", err)
+		}
+	}
+	host, err := s.Registry.HostByIdentity(name)
+	if err != nil {
+		return fleet.HostName(name), err
+	}
+	return host, nil
+}
+
+func (a *Agent) interval(s *fleet.Snapshot) time.Duration {
+	host, err := a.identify(s)
+	if err != nil {
+		return 0
+	}
+	if r := resolverOf(s, host); r != nil {
+		return r.Refresh()
+	}
+	return 0
+}
+
+func resolverOf(s *fleet.Snapshot, host fleet.HostName) *fleet.ServiceResolver {
+	if s == nil || s.Registry == nil {
+		return nil
+	}
+	return s.Registry.Hosts[host].Resolver
+}
+
+func (a *Agent) waits() []status.Wait {
+	if w := a.resolver.Waits(); w != nil {
+		return w
+	}
+	return []status.Wait{}
+}

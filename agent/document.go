@@ -1,0 +1,65 @@
+package agent
+
+import (
+	"os"
+	"time"
+
+	"stado.internal/stado/agent/status"
+	"stado.internal/stado/fleet"
+	"stado.internal/stado/reconcile"
+)
+
+// document merges what the loop and the resolver say of themselves into the published state.
+func (a *Agent) document() status.Resolver {
+	a.mu.Lock()
+	target, served, lost := a.target, a.served, a.lost
+	a.mu.Unlock()
+	loop := a.reconciler.Status()
+	doc := status.Resolver{
+		UpdatedAt: time.Now().UTC(), Target: target, PID: os.Getpid(), State: status.State(loop.Phase), Reason: loop.Reason,
+		Attempt: loop.Attempt, NextAttemptAt: loop.NextAttemptAt, LoadedAt: loop.LoadedAt, StoreVersion: loop.StoreVersion,
+		Generation: served.Generation(), Authority: authorityOf(loop, a.opt.Settings.Repository), Refusals: refusalsOf(loop),
+	}
+	if r := resolverOf(served, target); r != nil {
+		doc.RefreshSeconds, doc.MaxStaleSeconds = r.RefreshSeconds, r.MaxStaleSeconds
+	}
+	if h, ok := a.store.Held(); ok {
+		doc.Fence = &status.Fence{Generation: h.Generation, Commit: h.Commit, Digest: h.Digest, Provenance: h.Provenance, Since: h.UpdatedAt}
+	}
+	if lost != "" {
+		doc.Refusals = append(doc.Refusals, status.Refusal{Rule: RuleIdentity, Sentence: lost, Since: served.AdmittedAt})
+	}
+	a.resolver.Fill(&doc)
+	return doc
+}
+
+// RuleIdentity marks a registry that does not tell the agent which host it is.
+const RuleIdentity = "STADO-HOST-001"
+
+func authorityOf(loop reconcile.Status, repository string) status.Authority {
+	return status.Authority{
+		Host: loop.AuthorityHost, Source: scheme(repository), Reachable: loop.Reachable, Generation: loop.OfferedGeneration,
+		Commit: loop.OfferedCommit, Detail: loop.Detail,
+	}
+}
+
+func refusalsOf(loop reconcile.Status) []status.Refusal {
+	out := make([]status.Refusal, 0, len(loop.Refusals))
+	for _, r := range loop.Refusals {
+		out = append(out, status.Refusal{Rule: r.Rule, Commit: r.Commit, Sentence: r.Sentence, Since: r.Since, Findings: r.Findings})
+	}
+	return out
+}
+
+// health answers the resolution API: which generation is served, and whether it is older than the host declares to tolerate.
+func (a *Agent) health() (fleet.Generation, bool) {
+	a.mu.Lock()
+	served, target := a.served, a.target
+	a.mu.Unlock()
+	r := resolverOf(served, target)
+	loaded := a.reconciler.Status().LoadedAt
+	if r == nil || loaded == nil {
+		return served.Generation(), true
+	}
+	return served.Generation(), time.Since(*loaded) > r.MaxStale()
+}
