@@ -173,12 +173,13 @@ func plainCue(t *testing.T, files []File) []byte {
 
 func plainLine(dir string, e errors.Error) string {
 	format, args := e.Msg()
-	line := strings.Join(e.Path(), ".") + ": " + fmt.Sprintf(format, args...)
+	var line strings.Builder
+	line.WriteString(strings.Join(e.Path(), ".") + ": " + fmt.Sprintf(format, args...))
 	for _, p := range errors.Positions(e) {
 		name, err := filepath.Rel(dir, p.Filename())
 		if err == nil && !strings.HasPrefix(name, "cue.mod") && name != "registry.cue" {
-			line += fmt.Sprintf(" @%s:%d", filepath.ToSlash(name), p.Line())
+			line.WriteString(fmt.Sprintf(" @%s:%d", filepath.ToSlash(name), p.Line()))
 		}
 	}
-	return strings.ReplaceAll(line, dir, "DIR")
+	return strings.ReplaceAll(line.String(), dir, "DIR")
 }

@@ -159,8 +159,5 @@ func (c *compiler) document(files []File) ([]byte, *fleet.Registry) {
 	return document, registry
 }
 
-// Decode reads a compiled document; see [fleet.Decode].
-func Decode(document []byte) (*fleet.Registry, error) { return fleet.Decode(document) }
-
 // schemaFile is the name under which the embedded schema appears in positions of CUE: never a path that is loaded from a registry.
 func schemaFile(name string) string { return path.Join(VendorDir(), name) }

@@ -1,0 +1,82 @@
+# Two commands to begin with: `make up` runs a one-host fleet, `make test` proves that this clone works. Go is the only prerequisite.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+GO ?= go
+export GO
+
+# Packages tested at the same time. Some tests hold real clocks and sockets, and CI has two cores.
+PARALLEL ?= 2
+TOOLS := $(CURDIR)/bin/tools
+CUE_DIRS := schema policies
+
+##@ Run
+
+.PHONY: up
+up: build ## start a one-host fleet with its state in ./.stado; Ctrl-C ends it, running it again continues
+	exec env STADO_HOME=$(CURDIR)/.stado ./bin/stado up
+
+.PHONY: build
+build: ## build bin/stado
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/stado ./cmd/stado
+
+##@ Prove
+
+.PHONY: packages
+packages: ## install the Debian packages that the tests need, or say which are missing
+	.ci/packages
+
+.PHONY: test
+test: packages ## run the suite (at most 10 minutes)
+	env -u STADO_SOAK CGO_ENABLED=0 $(GO) test -p $(PARALLEL) -timeout 9m ./...
+
+.PHONY: soak
+soak: packages ## run what needs repetition: everything once under the race detector, kill loops, fuzzing (at most 35 minutes)
+	env -u STADO_SOAK CGO_ENABLED=1 $(GO) test -p $(PARALLEL) -race -shuffle=on -timeout 15m ./...
+	repeated=$$(grep -rl --include='*_test.go' STADO_SOAK . | xargs -r dirname | sort -u); \
+	[[ -z $$repeated ]] || STADO_SOAK=1 CGO_ENABLED=0 $(GO) test -p 1 -count=1 -timeout 25m $$repeated
+	.ci/fuzz 20s
+
+.PHONY: bench
+bench: ## run the benchmarks, and the tests named …Allocates… or …Gate… that hold their counts
+	measured=$$(grep -rl --include='*_test.go' '^func Benchmark' . | xargs -r dirname | sort -u); \
+	[[ -z $$measured ]] || CGO_ENABLED=0 $(GO) test -p 1 -run 'Allocates|Gate' -bench . -benchmem $$measured
+
+##@ Check
+
+.PHONY: tools
+tools: ## build the tools of .ci/tools.mod
+	GOBIN=$(TOOLS) $(GO) install -modfile=.ci/tools.mod tool
+	$(GO) build -modfile=.ci/tools.mod -o $(TOOLS)/housevet ./.ci/vet
+
+.PHONY: check
+check: tools ## run the lints, the quick ones first
+	$(GO) mod tidy -diff
+	unformatted=$$($(TOOLS)/gofumpt -l .); [[ -z $$unformatted ]] || { echo "run make fmt; not formatted:" $$unformatted >&2; exit 1; }
+	$(GO) vet ./...
+	$(GO) vet -vettool=$(TOOLS)/housevet ./...
+	$(TOOLS)/staticcheck -checks all ./...
+	$(GO) fix -diff ./...
+	$(TOOLS)/cue fmt --check $(addprefix ./,$(addsuffix /...,$(CUE_DIRS))) $$(find examples -name '*.cue')
+	for repository in $$(find examples -type d -name cue.mod); do (cd $$repository/.. && echo cue vet $$PWD && $(TOOLS)/cue vet -c ./...); done
+	$(GO) test -run '^TestHouse' ./cmd/stado
+	dead=$$($(TOOLS)/deadcode -test ./...); [[ -z $$dead ]] || { echo "nothing calls:" >&2; echo "$$dead" >&2; exit 1; }
+	$(TOOLS)/actionlint
+
+.PHONY: fmt
+fmt: tools ## format Go and CUE
+	$(TOOLS)/gofumpt -w .
+	$(TOOLS)/cue fmt $(addprefix ./,$(addsuffix /...,$(CUE_DIRS))) $$(find examples -name '*.cue')
+
+##@ Other
+
+.PHONY: clean
+clean: ## remove what was built; ./.stado stays
+	rm -rf bin
+
+.PHONY: help
+help: ## show this list
+	@awk 'BEGIN { FS = ":.*## " } /^##@/ { printf "\n%s\n", substr($$0, 5) } /^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"stado.internal/stado/agent"
+	"stado.internal/stado/agent/config"
+)
+
+func newAgentRun(a *app) *cobra.Command {
+	var set config.Agent
+	c := &cobra.Command{
+		Use:   "run",
+		Short: "Run this host's agent: poll the registry, admit its commits, serve its adapters",
+		Long: `Run this host's agent in the foreground until SIGTERM or SIGINT.
+
+Settings come from flags and from agent.cue in the state directory, under the same names (memory, processor and clock limits
+stand there under evaluation); a flag wins. What an agent serves is declared in the registry, not here.`,
+		Example: `  stado agent run --repository https://git.example.net/fleet.git --host a1
+  stado agent run --repository /srv/fleet.git --home /tmp/a1 --refresh 5s`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			home, err := a.agentHome()
+			if err != nil {
+				return refused(err)
+			}
+			settings, err := withFile(home, set)
+			if err != nil {
+				return refused(err)
+			}
+			opt, err := a.agentOptions(home, settings)
+			if err != nil {
+				return refused(err)
+			}
+			ag, err := agent.New(opt)
+			if err != nil {
+				return refused(err)
+			}
+			if err := ag.Run(c.Context()); err != nil {
+				return refused(err)
+			}
+			return nil
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&set.Repository, "repository", "", "registry repository: https:// or file:// URL, or an absolute path")
+	f.StringVar(&set.Branch, "branch", "", "branch that is the registry (default main)")
+	f.StringVar(&set.CAFile, "ca-file", "", "further certificate authorities for https, in PEM")
+	f.StringVar(&set.CredentialFile, "credential-file", "", "file with user:password or a token for https, readable by its owner only")
+	f.StringVar(&set.Host, "host", "", "this host's name in the registry (default: the one this machine's host name identifies)")
+	f.DurationVar(&set.Refresh, "refresh", 0, "interval between reads until the registry declares this host's own (default 30s)")
+	f.DurationVar(&set.Drain, "drain", 0, "how long relays in flight may go on when the agent stops (default 10s)")
+	f.IntVar(&set.Evaluation.MemoryMiB, "evaluation-memory-mib", 0, "data limit of the child that fetches and evaluates, in MiB")
+	f.IntVar(&set.Evaluation.CPUSeconds, "evaluation-cpu-seconds", 0, "processor time of that child, in seconds")
+	f.IntVar(&set.Evaluation.WallSeconds, "evaluation-wall-seconds", 0, "time on the clock of that child, in seconds")
+	return c
+}
+
+// withFile puts agent.cue and then the defaults under the flags.
+func withFile(home string, flags config.Agent) (config.Agent, error) {
+	s, err := config.Load(home)
+	if err != nil {
+		return s, err
+	}
+	override(&s.Repository, flags.Repository, "")
+	override(&s.Branch, flags.Branch, config.DefaultBranch)
+	override(&s.CAFile, flags.CAFile, "")
+	override(&s.CredentialFile, flags.CredentialFile, "")
+	override(&s.Host, flags.Host, "")
+	override(&s.Refresh, flags.Refresh, config.DefaultRefresh)
+	override(&s.Drain, flags.Drain, config.DefaultDrain)
+	override(&s.Evaluation.MemoryMiB, flags.Evaluation.MemoryMiB, 0)
+	override(&s.Evaluation.CPUSeconds, flags.Evaluation.CPUSeconds, 0)
+	override(&s.Evaluation.WallSeconds, flags.Evaluation.WallSeconds, 0)
+	return s, nil
+}
+
+func override[T comparable](dst *T, flag, def T) {
+	var zero T
+	switch {
+	case flag != zero:
+		*dst = flag
+	case *dst == zero:
+		*dst = def
+	}
+}
+
+func (a *app) agentOptions(home string, settings config.Agent) (agent.Options, error) {
+	for name, d := range map[string]time.Duration{"--refresh": settings.Refresh, "--drain": settings.Drain} {
+		if d <= 0 {
+			return agent.Options{}, fmt.Errorf("%s is %s, which is not above zero (write 30s)", name, d)
+		}
+	}
+	child, err := childCommand()
+	if err != nil {
+		return agent.Options{}, err
+	}
+	fault, err := faultFromEnvironment(os.Getenv(faultVariable))
+	if err != nil {
+		return agent.Options{}, err
+	}
+	return agent.Options{Home: home, Settings: settings, Log: a.log(), Child: child, Fault: fault}, nil
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"stado.internal/stado/agent"
+	"stado.internal/stado/agent/status"
+)
+
+// agentStatus is the answer of `stado agent status`.
+type agentStatus struct {
+	Home    string           `json:"home"`
+	Running bool             `json:"running"`
+	State   *status.Resolver `json:"resolver"` // from the running agent; from its last file when it is stopped; null when there is none
+}
+
+func newAgentStatus(a *app) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "status",
+		Short: "Say whether an agent runs on this host, and what it is doing",
+		Long: `Say whether an agent runs on this host: the running one is asked over its socket; when none runs, the last published state is
+shown. Exit status is 0 when one runs and serves.`,
+		Example: "  stado agent status --json",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			home, err := a.clientHome(status.ResolverFile)
+			if err != nil {
+				return refused(err)
+			}
+			st, err := askAgent(c.Context(), home)
+			if err != nil {
+				return refused(err)
+			}
+			if asJSON {
+				err = a.printJSON(st)
+			} else {
+				a.printAgent(st)
+			}
+			if err != nil {
+				return refused(err)
+			}
+			if !st.Running || st.State.State != status.StateServing {
+				return notReady()
+			}
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+// askAgent asks the agent of a state directory; with none running it falls back to what the last one published.
+func askAgent(ctx context.Context, home string) (agentStatus, error) {
+	st := agentStatus{Home: home}
+	doc, err := fetchState(ctx, filepath.Join(home, agent.SocketFile))
+	switch {
+	case err == nil:
+		st.Running, st.State = true, doc
+		return st, nil
+	case !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ECONNREFUSED):
+		return st, fmt.Errorf("cannot ask the agent of %s: %w", home, err)
+	}
+	in := status.ReadInputs(home, time.Now())
+	if in.StateErr != nil {
+		return st, in.StateErr
+	}
+	st.State = in.State
+	return st, nil
+}
+
+func fetchState(ctx context.Context, socket string) (*status.Resolver, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "unix", socket)
+	}}
+	defer transport.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent/v1/status", http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := (&http.Client{Transport: transport}).Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, 64<<20))
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("the agent answered %s", resp.Status)
+	}
+	var doc status.Resolver
+	return &doc, json.Unmarshal(data, &doc)
+}
+
+func (a *app) printAgent(st agentStatus) {
+	switch {
+	case st.State == nil:
+		fmt.Fprintf(a.stdout, "no agent runs on %s and none has published state there\n", st.Home)
+		return
+	case st.Running:
+		fmt.Fprintf(a.stdout, "agent pid=%d home=%s running\n", st.State.PID, st.Home)
+	default:
+		fmt.Fprintf(a.stdout, "agent home=%s stopped; its last state was published %s\n", st.Home, st.State.UpdatedAt.Format(time.RFC3339))
+	}
+	s := st.State
+	fmt.Fprintf(a.stdout, "resolver %s state=%s generation=%d commit=%.12s\n", s.Target, s.State, s.Generation, s.StoreVersion)
+	if s.Reason != "" {
+		fmt.Fprintln(a.stdout, "reason "+s.Reason)
+	}
+}
