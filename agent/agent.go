@@ -166,13 +166,15 @@ func (a *Agent) State() status.Resolver { return a.state.Load() }
 // is no longer declared.
 func (a *Agent) adopt(s *fleet.Snapshot) {
 	host, err := a.identify(s)
+	// The listeners first: a document that names the new generation must not list the old ones.
+	a.resolver.Apply(s, host)
 	a.mu.Lock()
 	a.served, a.target, a.lost = s, host, ""
 	if err != nil {
 		a.lost = err.Error()
 	}
 	a.mu.Unlock()
-	a.resolver.Apply(s, host)
+	a.state.Touch()
 	if a.opt.Adopted != nil {
 		a.opt.Adopted(s, host)
 	}

@@ -10,7 +10,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // SocketFile is the local API of a running agent, inside its state directory and open to its owner only. `GET /v1/status` answers the
@@ -30,12 +33,17 @@ func listenAPI(home string) (net.Listener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("cannot take over the agent's socket: %w", err)
 	}
-	l, err := net.Listen("unix", path)
+	// The mode is set on the descriptor before it is bound: the file never stands there with a wider one.
+	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		var failed error
+		if err := c.Control(func(fd uintptr) { failed = unix.Fchmod(int(fd), 0o600) }); err != nil {
+			return err
+		}
+		return failed
+	}}
+	l, err := config.Listen(context.Background(), "unix", path)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the agent's socket: %w", err)
-	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
 }

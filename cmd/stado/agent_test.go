@@ -220,8 +220,13 @@ func (l *lab) state() status.Resolver {
 
 // serves reports whether the running agent serves a generation.
 func (r *running) serves(generation int) bool {
+	return r.holds(generation) && r.l.state().State == status.StateServing
+}
+
+// holds reports whether the running agent's listeners are those of a generation, whatever its authority says.
+func (r *running) holds(generation int) bool {
 	st := r.l.state()
-	return st.PID == r.cmd.Process.Pid && int(st.Generation) == generation && st.State == status.StateServing && st.Listening
+	return st.PID == r.cmd.Process.Pid && int(st.Generation) == generation && st.Listening
 }
 
 func (l *lab) url(port int) string { return fmt.Sprintf("http://127.0.0.1:%d/", port) }

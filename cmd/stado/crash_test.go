@@ -60,9 +60,9 @@ func TestKilledAgentLosesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	r = l.start()
-	l.until("an answer through the adapter", func() bool { _, err := fetch(l.url(l.adapter)); return err == nil })
-	if got := int(l.state().Generation); got != held {
-		t.Errorf("without the repository generation %d is served, want %d", got, held)
+	l.until("the copy, without the repository", func() bool { return r.holds(held) })
+	if _, err := fetch(l.url(l.adapter)); err != nil {
+		t.Errorf("without the repository the adapter must serve: %v", err)
 	}
 	r.stop()
 }

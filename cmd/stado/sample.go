@@ -2,14 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"stado.internal/stado/fleet"
 )
@@ -27,7 +24,10 @@ func newSample(log *slog.Logger) *sample {
 
 // follow is called with every adopted snapshot.
 func (s *sample) follow(snapshot *fleet.Snapshot, host fleet.HostName) {
-	ep, _ := hello(snapshot, host)
+	ep, ok := hello(snapshot, host)
+	if !ok {
+		ep = fleet.Endpoint{} // nothing that this service could be
+	}
 	for {
 		select {
 		case s.want <- ep:
@@ -44,50 +44,76 @@ func (s *sample) follow(snapshot *fleet.Snapshot, host fleet.HostName) {
 // run serves until ctx ends. An address that is taken is asked for again, because whoever holds it may leave.
 func (s *sample) run(ctx context.Context) error {
 	var current fleet.Endpoint
-	var server *http.Server
-	var servers errgroup.Group
-	stop := func() {
-		if server != nil {
-			_ = server.Close()
-			server = nil
-		}
-	}
+	var server *served
+	defer func() { server.Close() }()
 	retry := time.NewTicker(2 * time.Second)
 	defer retry.Stop()
 	complained := ""
 	for {
 		select {
 		case <-ctx.Done():
-			stop()
-			return servers.Wait()
+			return nil
 		case ep := <-s.want:
 			if ep == current {
 				continue
 			}
-			stop()
+			server.Close()
 			current, complained = ep, ""
 		case <-retry.C:
 		}
-		if server != nil || current.Address == "" {
+		if server.alive() || current.Address == "" {
 			continue
 		}
-		l, err := net.Listen(current.Network, current.Address)
-		if err != nil {
-			if err.Error() != complained {
-				complained = err.Error()
-				s.log.Error(fmt.Sprintf("the sample service cannot listen on %s: %v (free the address, or change the endpoint of %s in the registry)", current.Address, err, sampleService))
-			}
-			continue
+		server.Close()
+		var err error
+		if server, err = serveSample(current); err != nil && err.Error() != complained {
+			complained = err.Error()
+			s.log.Error(saySampleNotListening(current.Address, err))
 		}
-		srv := &http.Server{Handler: http.HandlerFunc(greet), ReadHeaderTimeout: 10 * time.Second}
-		server = srv
-		servers.Go(func() error {
-			if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-				s.log.Error("the sample service ended: " + err.Error())
-			}
-			return nil
-		})
 	}
+}
+
+func saySampleNotListening(address string, cause error) string {
+	return fmt.Sprintf("the sample service cannot listen on %s: %v (free the address, or change the endpoint of %s in the registry)", address, cause, sampleService)
+}
+
+// served is one listening sample service. A nil one is none.
+type served struct {
+	http *http.Server
+	done chan struct{}
+}
+
+func serveSample(ep fleet.Endpoint) (*served, error) {
+	l, err := net.Listen(ep.Network, ep.Address)
+	if err != nil {
+		return nil, err
+	}
+	v := &served{http: &http.Server{Handler: http.HandlerFunc(greet), ReadHeaderTimeout: 10 * time.Second}, done: make(chan struct{})}
+	go func() {
+		defer close(v.done)
+		_ = v.http.Serve(l) // however it ends, the retry looks at it
+	}()
+	return v, nil
+}
+
+func (v *served) alive() bool {
+	if v == nil {
+		return false
+	}
+	select {
+	case <-v.done:
+		return false
+	default:
+		return true
+	}
+}
+
+func (v *served) Close() {
+	if v == nil {
+		return
+	}
+	_ = v.http.Close() // cuts what is in flight, which is what the end of this service means
+	<-v.done
 }
 
 // greet answers every path. `?bytes=N` makes an answer of N bytes, for somebody who wants to watch a long download survive a change.

@@ -135,7 +135,7 @@ func (a *app) connect(c *cobra.Command, name fleet.ServiceName, f connectFlags) 
 		return refused(in.StateErr)
 	case in.State == nil:
 		return refused(fmt.Errorf("no resolver has published state at %s: nothing has served here since that file was last removed", filepath.Join(home, status.ResolverFile)))
-	case !in.State.Listening && in.State.Reason != "":
+	case in.State.API == nil && in.State.Reason != "":
 		return refused(fmt.Errorf("the resolver of this host holds no listener: %s", in.State.Reason))
 	}
 	s, err := a.held()
@@ -146,7 +146,7 @@ func (a *app) connect(c *cobra.Command, name fleet.ServiceName, f connectFlags) 
 	if err != nil {
 		return refused(err)
 	}
-	if err := refuseHeld(in, adapter); err != nil {
+	if err := errors.Join(refuseUnbound(in.State, adapter), refuseHeld(in, adapter)); err != nil {
 		return refused(err)
 	}
 	svc := s.Registry.Directory.Services[name]
@@ -196,6 +196,20 @@ func forConsumer(c fleet.ConsumerName) string {
 		return ""
 	}
 	return " and consumer " + string(c)
+}
+
+// refuseUnbound refuses an adapter that its resolver does not hold; whether others are held is no matter of this caller's.
+func refuseUnbound(s *status.Resolver, adapter fleet.Adapter) error {
+	for _, l := range s.Adapters {
+		if l.Service != adapter.Service || l.Consumer != adapter.Consumer || l.Bind != adapter.Bind || l.Listening {
+			continue
+		}
+		if l.Problem != "" {
+			return errors.New(l.Problem)
+		}
+		return fmt.Errorf("the resolver of this host no longer listens on %s%s (is the agent running? `stado agent status`)", l.Bind, because(s.Reason))
+	}
+	return nil
 }
 
 // refuseHeld is the caller's side of the held rule: a request sent now would stand behind the ones that stand.

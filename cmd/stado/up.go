@@ -135,7 +135,7 @@ func freePorts(api, adapter, service int) (int, int, int, error) {
 // upSettings is agent.cue, made on the first run so that `stado agent run` with the same state directory means the same host. The
 // repository named on the command line wins, and the host is the one that the repository was made for.
 func upSettings(home, dir string) (config.Agent, error) {
-	s, err := withFile(home, config.Agent{Repository: "file://" + dir})
+	s, err := withFile(home, config.Agent{Repository: dir})
 	if err != nil || s.Host != "" {
 		return s, err
 	}
