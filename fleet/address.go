@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -46,8 +47,11 @@ func ParseEndpoint(raw string) (Endpoint, error) {
 	}
 	switch u.Scheme {
 	case "unix":
-		if u.Host != "" || !cleanSocketPath(u.Path) {
+		if u.Host != "" {
 			return fail("does not name a clean absolute path")
+		}
+		if err := socketPath(u.Path); err != nil {
+			return fail(err.Error())
 		}
 		return Endpoint{URL: raw, Scheme: "unix", Network: "unix", Address: u.Path}, nil
 	case "http", "https", "tcp":
@@ -67,8 +71,8 @@ func ParseEndpoint(raw string) (Endpoint, error) {
 // ParseBind reads a listener address: `IP:port`, `[IPv6]:port`, `localhost:port` or `unix:///absolute/path`.
 func ParseBind(raw string) (Bind, error) {
 	if p, ok := strings.CutPrefix(raw, "unix://"); ok {
-		if !cleanSocketPath(p) {
-			return Bind{}, fmt.Errorf("bind %s does not name a clean absolute path (write unix:///run/app.sock)", raw)
+		if err := socketPath(p); err != nil {
+			return Bind{}, fmt.Errorf("bind %s %w (write unix:///run/app.sock)", raw, err)
 		}
 		return Bind{Network: "unix", Address: p}, nil
 	}
@@ -82,8 +86,14 @@ func ParseBind(raw string) (Bind, error) {
 // maxSocketPath is the room that sun_path leaves on Linux (unix(7)), less the closing zero.
 const maxSocketPath = 107
 
-func cleanSocketPath(p string) bool {
-	return path.IsAbs(p) && path.Clean(p) == p && p != "/" && len(p) <= maxSocketPath && !strings.ContainsRune(p, 0)
+func socketPath(p string) error {
+	switch {
+	case !path.IsAbs(p) || path.Clean(p) != p || p == "/" || strings.ContainsRune(p, 0):
+		return errors.New("does not name a clean absolute path")
+	case len(p) > maxSocketPath:
+		return fmt.Errorf("names a path of %d bytes, and a socket's may have %d", len(p), maxSocketPath)
+	}
+	return nil
 }
 
 // parseAddrPort accepts an IP literal or localhost. localhost is 127.0.0.1 without a look-up: a look-up can fail, or lie, exactly when

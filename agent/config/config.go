@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"cuelang.org/go/cue"
@@ -25,6 +26,9 @@ const DefaultBranch = "main"
 
 // DefaultDrain is how long relays in flight may go on when the agent stops.
 const DefaultDrain = 10 * time.Second
+
+// LeastMemoryMiB is the least data limit with which the evaluation child can start at all.
+const LeastMemoryMiB = 128
 
 //go:embed agent.cue
 var schema string
@@ -114,9 +118,13 @@ func refuse(path string, err error) error {
 				break
 			}
 		}
-		all = append(all, fmt.Errorf("%s: %s", where, fmt.Sprintf(format, args...)))
+		field := strings.TrimPrefix(strings.Join(e.Path(), "."), "#Agent.")
+		if field != "" {
+			field += ": "
+		}
+		all = append(all, fmt.Errorf("%s: %s%s", where, field, fmt.Sprintf(format, args...)))
 	}
-	return fmt.Errorf("cannot use %s: %w (the fields are those of `stado agent run --help`)", path, errors.Join(all...))
+	return fmt.Errorf("cannot use agent.cue: %w (the fields are those of `stado agent run --help`)", errors.Join(all...))
 }
 
 // DefaultHome is where an agent keeps its state: $STADO_HOME, else /var/lib/stado for root and ~/.stado for everybody else.

@@ -30,7 +30,7 @@ func TestLoad(t *testing.T) {
 
 func TestLoadRefusals(t *testing.T) {
 	for text, want := range map[string]string{
-		"repo: \"x\"\n":                      "agent.cue:1:1",
+		"repo: \"x\"\n":                      "agent.cue:1:1: repo: field not allowed",
 		"host: \"a1\"\nrefresh: 5\n":         "agent.cue:2:10",
 		"host: \"Not A Host\"\n":             "agent.cue:1:7",
 		"refresh: \"0s\"\n":                  "which is not a duration above zero",

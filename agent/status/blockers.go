@@ -1,5 +1,7 @@
 package status
 
+import "stado.internal/stado/fleet"
+
 // blockers lists, in the order of the operator documentation, every reason why the resolver is not ready.
 func blockers(in Inputs, r *Report) []string {
 	var out []string
@@ -10,8 +12,11 @@ func blockers(in Inputs, r *Report) []string {
 		return append(out, sayNothingPublished(in.StatePath))
 	}
 	s := in.State
+	if in.Stopped {
+		out = append(out, sayStopped(s))
+	}
 	if s.State != StateServing {
-		out = append(out, sayState(s))
+		out = append(out, sayState(s, in.Now))
 	}
 	if s.State == StateServing && s.API == nil {
 		out = append(out, sayNoListener(s))
@@ -32,7 +37,32 @@ func blockers(in Inputs, r *Report) []string {
 	for _, f := range s.Refusals {
 		out = append(out, sayRefusal(f))
 	}
-	return append(out, waitBlockers(in)...)
+	return append(append(out, routeBlockers(in)...), waitBlockers(in)...)
+}
+
+// routeBlockers names the routes that can only refuse. A route that refuses because of a held wait has that wait's own blocker.
+func routeBlockers(in Inputs) []string {
+	type route struct {
+		service  fleet.ServiceName
+		consumer fleet.ConsumerName
+	}
+	usable := map[route]bool{}
+	for _, w := range in.Waiting {
+		usable[route{w.Service, w.Consumer}] = true
+	}
+	for _, c := range in.State.Candidates {
+		if c.Eligible {
+			usable[route{c.Service, c.Consumer}] = true
+		}
+	}
+	var out []string
+	for _, c := range in.State.Candidates {
+		if r := (route{c.Service, c.Consumer}); !usable[r] {
+			usable[r] = true // one sentence a route
+			out = append(out, sayRouteRefuses(c))
+		}
+	}
+	return out
 }
 
 func listenerBlockers(r *Report) []string {

@@ -72,6 +72,8 @@ type Inputs struct {
 	Waiting     []Wait
 	WaitingErr  error
 	Now         time.Time
+	// Stopped says that no agent runs on the state directory, so that the files are its last words.
+	Stopped bool
 	// Probe reports whether something accepts connections on a bind; nil: not probed, for the reason in NotProbed.
 	Probe     func(bind string) bool
 	NotProbed string
@@ -153,7 +155,8 @@ func (r *Report) fill(s *Resolver, in Inputs) {
 func probe(l Listener, in Inputs) ProbedListener {
 	p := ProbedListener{Service: l.Service, Consumer: l.Consumer, Bind: l.Bind, Problem: l.Problem}
 	if in.Probe != nil {
-		up := in.Probe(l.Bind)
+		// With a problem the address is somebody else's: that it answers says nothing about this resolver.
+		up := l.Problem == "" && in.Probe(l.Bind)
 		p.Listening = &up
 	}
 	return p

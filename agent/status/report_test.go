@@ -38,7 +38,7 @@ func TestReadyHasNoBlocker(t *testing.T) {
 }
 
 func TestBlockerSentences(t *testing.T) {
-	due := noon.Add(2 * time.Second)
+	due, past := noon.Add(2*time.Second), noon.Add(-time.Second)
 	no := false
 	for name, tc := range map[string]struct {
 		change  func(*Inputs)
@@ -49,6 +49,29 @@ func TestBlockerSentences(t *testing.T) {
 			func(in *Inputs) { in.State = nil },
 			[]string{"no resolver has published state at /state/resolver-state.json: nothing has served here since that file was last removed"},
 			VerdictDown,
+		},
+		"stopped": {
+			func(in *Inputs) {
+				in.Stopped, in.State.State, in.State.Reason, in.State.NextAttemptAt = true, StateBackingOff, "fork refused", &past
+				in.State.Refusals = []Refusal{{Rule: "STADO-FENCE-003", Sentence: "fork refused"}}
+			},
+			[]string{
+				"no agent runs on this state directory: what follows was published 0001-01-01T00:00:00Z (start one: stado agent run)",
+				"the resolver reports state backing_off", "STADO-FENCE-003: fork refused",
+			},
+			VerdictDegraded,
+		},
+		"a route that can only refuse": {
+			func(in *Inputs) {
+				in.State.Candidates = []Candidate{
+					{Service: "web", Consumer: "ci", Host: "a1", Reason: "it loops"},
+					{Service: "web", Consumer: "ci", Host: "a2", Reason: "it is far"},
+					{Service: "db", Consumer: "ci", Host: "a1", Reason: "it loops"},
+					{Service: "db", Consumer: "ci", Host: "a2", Eligible: true},
+				}
+			},
+			[]string{"the web adapter for consumer ci refuses every connection: it loops"},
+			VerdictDegraded,
 		},
 		"starting": {
 			func(in *Inputs) {

@@ -2,6 +2,7 @@ package status
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,13 +23,22 @@ func sayStateUnreadable(err error) string {
 	return fmt.Sprintf("the resolver's published state cannot be read: %v", err)
 }
 
-func sayState(s *Resolver) string {
+func sayStopped(s *Resolver) string {
+	return fmt.Sprintf("no agent runs on this state directory: what follows was published %s (start one: stado agent run)", s.UpdatedAt.UTC().Format(time.RFC3339))
+}
+
+func sayRouteRefuses(c Candidate) string {
+	return fmt.Sprintf("the %s adapter for consumer %s refuses every connection: %s", c.Service, c.Consumer, c.Reason)
+}
+
+// sayState leaves out a reason that a refusal says by itself, and a next read that is in the past because nobody is there to make it.
+func sayState(s *Resolver, now time.Time) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "the resolver reports state %s", s.State)
-	if s.Reason != "" {
+	if s.Reason != "" && !slices.ContainsFunc(s.Refusals, func(f Refusal) bool { return f.Sentence == s.Reason }) {
 		b.WriteString(": " + s.Reason)
 	}
-	if s.NextAttemptAt != nil {
+	if s.NextAttemptAt != nil && s.NextAttemptAt.After(now) {
 		fmt.Fprintf(&b, " (failed attempt %d, next read due %s)", s.Attempt, s.NextAttemptAt.UTC().Format(time.RFC3339))
 	}
 	return b.String()
@@ -75,8 +85,13 @@ const maxFindings = 3
 // sayRefusal names the rule, what was refused, and where: the findings that the sentence does not carry already follow it.
 func sayRefusal(f Refusal) string {
 	var b strings.Builder
-	b.WriteString(f.Rule + ": " + f.Sentence)
-	if f.Commit != "" {
+	if !strings.Contains(f.Sentence, f.Rule+": ") {
+		b.WriteString(f.Rule + ": ")
+	}
+	b.WriteString(f.Sentence)
+	if f.Commit != "" && strings.Contains(f.Sentence, f.Commit) {
+		fmt.Fprintf(&b, " (since %s)", f.Since.UTC().Format(time.RFC3339))
+	} else if f.Commit != "" {
 		fmt.Fprintf(&b, " (commit %.12s, refused since %s)", f.Commit, f.Since.UTC().Format(time.RFC3339))
 	}
 	said := 0

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -90,6 +91,17 @@ func override[T comparable](dst *T, flag, def T) {
 }
 
 func (a *app) agentOptions(home string, settings config.Agent) (agent.Options, error) {
+	if err := checkEvaluation(settings.Evaluation); err != nil {
+		return agent.Options{}, err
+	}
+	for _, file := range []struct {
+		flag string
+		path *string
+	}{{"--ca-file", &settings.CAFile}, {"--credential-file", &settings.CredentialFile}} {
+		if err := readableFile(file.flag, file.path); err != nil {
+			return agent.Options{}, err
+		}
+	}
 	for name, d := range map[string]time.Duration{"--refresh": settings.Refresh, "--drain": settings.Drain} {
 		if d <= 0 {
 			return agent.Options{}, fmt.Errorf("%s is %s, which is not above zero (write 30s)", name, d)
@@ -104,4 +116,36 @@ func (a *app) agentOptions(home string, settings config.Agent) (agent.Options, e
 		return agent.Options{}, err
 	}
 	return agent.Options{Home: home, Settings: settings, Log: a.log(), Child: child, Fault: fault}, nil
+}
+
+// checkEvaluation refuses limits that no evaluation could meet; 0 means the program's default.
+func checkEvaluation(e config.Evaluation) error {
+	for _, l := range []struct {
+		name         string
+		value, least int
+	}{
+		{"memory (MiB)", e.MemoryMiB, config.LeastMemoryMiB}, {"processor time (seconds)", e.CPUSeconds, 1}, {"time on the clock (seconds)", e.WallSeconds, 1},
+	} {
+		if l.value != 0 && l.value < l.least {
+			return fmt.Errorf("the evaluation limit for %s is %d (write %d or more, or leave it out)", l.name, l.value, l.least)
+		}
+	}
+	return nil
+}
+
+// readableFile makes a path absolute, because the child that opens it has another working directory, and refuses a file that is not there.
+func readableFile(flag string, path *string) error {
+	if *path == "" {
+		return nil
+	}
+	abs, err := filepath.Abs(*path)
+	if err != nil {
+		return err
+	}
+	f, err := os.Open(abs)
+	if err != nil {
+		return fmt.Errorf("cannot read the file of %s: %w", flag, err)
+	}
+	*path = abs
+	return f.Close()
 }

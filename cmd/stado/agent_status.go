@@ -70,7 +70,9 @@ func askAgent(ctx context.Context, home string) (agentStatus, error) {
 	case err == nil:
 		st.Running, st.State = true, doc
 		return st, nil
-	case !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ECONNREFUSED):
+	case errors.Is(err, os.ErrPermission):
+		return st, fmt.Errorf("only the owner of %s may ask its agent; `stado resolver status` reads what it published", home)
+	case !notRunning(err):
 		return st, fmt.Errorf("cannot ask the agent of %s: %w", home, err)
 	}
 	in := status.ReadInputs(home, time.Now())
@@ -79,6 +81,11 @@ func askAgent(ctx context.Context, home string) (agentStatus, error) {
 	}
 	st.State = in.State
 	return st, nil
+}
+
+// notRunning reports that nobody answers on an agent's socket.
+func notRunning(err error) bool {
+	return errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOTDIR)
 }
 
 func fetchState(ctx context.Context, socket string) (*status.Resolver, error) {
@@ -120,7 +127,11 @@ func (a *app) printAgent(st agentStatus) {
 		fmt.Fprintf(a.stdout, "agent home=%s stopped; its last state was published %s\n", st.Home, st.State.UpdatedAt.Format(time.RFC3339))
 	}
 	s := st.State
-	fmt.Fprintf(a.stdout, "resolver %s state=%s generation=%d commit=%.12s\n", s.Target, s.State, s.Generation, s.StoreVersion)
+	generation := "-"
+	if s.Generation > 0 {
+		generation = fmt.Sprint(s.Generation)
+	}
+	fmt.Fprintf(a.stdout, "resolver %s state=%s generation=%s commit=%s\n", dash(string(s.Target)), s.State, generation, short(s.StoreVersion))
 	if s.Reason != "" {
 		fmt.Fprintln(a.stdout, "reason "+s.Reason)
 	}

@@ -1,15 +1,18 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"stado.internal/stado/agent"
 	"stado.internal/stado/agent/status"
 	"stado.internal/stado/fleet"
 )
@@ -27,12 +30,12 @@ func newResolverStatus(a *app) *cobra.Command {
 with the agent stopped. Exit status is 0 only for ready.`,
 		Example: "  stado resolver status\n  stado resolver status --json | jq .blockers",
 		Args:    cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(c *cobra.Command, _ []string) error {
 			home, err := a.clientHome(status.ResolverFile)
 			if err != nil {
 				return refused(err)
 			}
-			in := status.ReadInputs(home, time.Now())
+			in := a.inputs(c.Context(), home)
 			if target != "" && in.State != nil && string(in.State.Target) != target {
 				return refused(fmt.Errorf("this host's resolver serves target %q, not %q: ask on that host", in.State.Target, target))
 			}
@@ -57,6 +60,20 @@ with the agent stopped. Exit status is 0 only for ready.`,
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	c.Flags().StringVar(&target, "target", "", "host that the answer must be about (default: the one the published state names)")
 	return c
+}
+
+// inputs are the published documents of a state directory, with the running agent's own word where it can be asked: on a full disk the
+// file is older than what the agent knows. Somebody who may not ask it has the file.
+func (a *app) inputs(ctx context.Context, home string) status.Inputs {
+	in := status.ReadInputs(home, time.Now())
+	doc, err := fetchState(ctx, filepath.Join(home, agent.SocketFile))
+	switch {
+	case err == nil:
+		in.State, in.StateErr = doc, nil
+	case notRunning(err):
+		in.Stopped = in.State != nil
+	}
+	return in
 }
 
 // listening reports whether something accepts on a bind.

@@ -9,7 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -124,38 +124,44 @@ With --stdio, stdin and stdout are joined to the adapter, so that ssh can use th
 	return c
 }
 
+// connect works from what the agent publishes and from its resolution API, so that every program of the host may use it.
 func (a *app) connect(c *cobra.Command, name fleet.ServiceName, f connectFlags) error {
 	home, err := a.clientHome(status.ResolverFile)
 	if err != nil {
 		return refused(err)
 	}
-	in := status.ReadInputs(home, time.Now())
+	in := a.inputs(c.Context(), home)
 	switch {
 	case in.StateErr != nil:
 		return refused(in.StateErr)
 	case in.State == nil:
-		return refused(fmt.Errorf("no resolver has published state at %s: nothing has served here since that file was last removed", filepath.Join(home, status.ResolverFile)))
+		return refused(fmt.Errorf("no resolver has published state at %s: nothing has served here since that file was last removed", in.StatePath))
+	case in.Stopped:
+		return refused(fmt.Errorf("no agent runs on %s, so its resolver holds no listener (start one: stado agent run)", home))
 	case in.State.API == nil && in.State.Reason != "":
 		return refused(fmt.Errorf("the resolver of this host holds no listener: %s", in.State.Reason))
 	}
-	s, err := a.held()
-	if err != nil {
-		return err
-	}
-	adapter, err := chooseAdapter(s.Registry, in.State.Target, name, fleet.ConsumerName(f.consumer))
+	adapter, err := chooseAdapter(in.State, name, fleet.ConsumerName(f.consumer))
 	if err != nil {
 		return refused(err)
 	}
 	if err := errors.Join(refuseUnbound(in.State, adapter), refuseHeld(in, adapter)); err != nil {
 		return refused(err)
 	}
-	svc := s.Registry.Directory.Services[name]
-	answer := connection{Service: name, Consumer: adapter.Consumer, PlacedOn: svc.ActiveHosts, From: in.State.Target, URL: adapterURL(s.Registry, adapter)}
 	if f.stdio {
 		return a.joinStdio(c.Context(), adapter)
 	}
+	resolved, err := askResolver(c.Context(), in.State.API.Bind, string(name), string(adapter.Consumer))
+	if err != nil {
+		return err
+	}
+	answer := connection{Service: name, Consumer: adapter.Consumer, PlacedOn: placedOn(in.State, adapter), From: in.State.Target}
+	if resolved.GatewayURL == nil {
+		return refused(fmt.Errorf("the resolver of this host names no address for service %s and consumer %s at generation %d", name, adapter.Consumer, resolved.Generation))
+	}
+	answer.URL = *resolved.GatewayURL
 	if !f.noVerify {
-		if err := verify(c.Context(), s.Registry, adapter, &answer); err != nil {
+		if err := verify(c.Context(), adapter, &answer); err != nil {
 			return err
 		}
 	}
@@ -166,17 +172,24 @@ func (a *app) connect(c *cobra.Command, name fleet.ServiceName, f connectFlags) 
 	return nil
 }
 
-func chooseAdapter(r *fleet.Registry, host fleet.HostName, name fleet.ServiceName, consumer fleet.ConsumerName) (fleet.Adapter, error) {
-	if _, ok := r.Directory.Services[name]; !ok {
-		return fleet.Adapter{}, unknownService(string(name), r)
+func placedOn(s *status.Resolver, ad status.Listener) []fleet.HostName {
+	hosts := []fleet.HostName{}
+	for _, c := range s.Candidates {
+		if c.Service == ad.Service && c.Consumer == ad.Consumer {
+			hosts = append(hosts, c.Host)
+		}
 	}
-	resolver := r.Hosts[host].Resolver
-	if resolver == nil {
-		return fleet.Adapter{}, fmt.Errorf("host %s declares no service_resolver, so it holds no adapter for %s", host, name)
-	}
-	var found []fleet.Adapter
+	return hosts
+}
+
+func chooseAdapter(s *status.Resolver, name fleet.ServiceName, consumer fleet.ConsumerName) (status.Listener, error) {
+	var found []status.Listener
 	var consumers []fleet.ConsumerName
-	for _, ad := range resolver.Adapters {
+	var services []fleet.ServiceName
+	for _, ad := range s.Adapters {
+		if !slices.Contains(services, ad.Service) {
+			services = append(services, ad.Service)
+		}
 		if ad.Service == name && (consumer == "" || ad.Consumer == consumer) {
 			found = append(found, ad)
 			consumers = append(consumers, ad.Consumer)
@@ -184,11 +197,12 @@ func chooseAdapter(r *fleet.Registry, host fleet.HostName, name fleet.ServiceNam
 	}
 	switch len(found) {
 	case 0:
-		return fleet.Adapter{}, fmt.Errorf("host %s declares no adapter for service %s%s (add one under hosts.%s.service_resolver.adapters)", host, name, forConsumer(consumer), host)
+		return status.Listener{}, fmt.Errorf("host %s has no adapter for service %s%s (it has some for: %s; add one under hosts.%s.service_resolver.adapters)",
+			s.Target, name, forConsumer(consumer), dash(joined(services)), s.Target)
 	case 1:
 		return found[0], nil
 	}
-	return fleet.Adapter{}, fmt.Errorf("host %s declares adapters for service %s and consumers %s: say which with --consumer", host, name, joined(consumers))
+	return status.Listener{}, fmt.Errorf("host %s has adapters for service %s and consumers %s: say which with --consumer", s.Target, name, joined(consumers))
 }
 
 func forConsumer(c fleet.ConsumerName) string {
@@ -198,22 +212,20 @@ func forConsumer(c fleet.ConsumerName) string {
 	return " and consumer " + string(c)
 }
 
-// refuseUnbound refuses an adapter that its resolver does not hold; whether others are held is no matter of this caller's.
-func refuseUnbound(s *status.Resolver, adapter fleet.Adapter) error {
-	for _, l := range s.Adapters {
-		if l.Service != adapter.Service || l.Consumer != adapter.Consumer || l.Bind != adapter.Bind || l.Listening {
-			continue
-		}
-		if l.Problem != "" {
-			return errors.New(l.Problem)
-		}
-		return fmt.Errorf("the resolver of this host no longer listens on %s%s (is the agent running? `stado agent status`)", l.Bind, because(s.Reason))
+// refuseUnbound refuses an adapter that its resolver does not hold: whoever answers there is somebody else. Whether other adapters are
+// held is no matter of this caller's.
+func refuseUnbound(s *status.Resolver, l status.Listener) error {
+	switch {
+	case l.Problem != "":
+		return errors.New(l.Problem)
+	case !l.Listening:
+		return fmt.Errorf("the resolver of this host does not listen on %s%s", l.Bind, because(s.Reason))
 	}
 	return nil
 }
 
 // refuseHeld is the caller's side of the held rule: a request sent now would stand behind the ones that stand.
-func refuseHeld(in status.Inputs, adapter fleet.Adapter) error {
+func refuseHeld(in status.Inputs, adapter status.Listener) error {
 	if in.WaitingErr != nil {
 		return in.WaitingErr
 	}
@@ -227,25 +239,8 @@ func refuseHeld(in status.Inputs, adapter fleet.Adapter) error {
 	return nil
 }
 
-// adapterURL is the adapter's address with the scheme of the service behind it.
-func adapterURL(r *fleet.Registry, ad fleet.Adapter) string {
-	if strings.HasPrefix(ad.Bind, "unix://") {
-		return ad.Bind
-	}
-	scheme := "tcp"
-	if r.AdapterProtocol(ad) == fleet.ProtocolHTTP {
-		scheme = "http"
-		for _, h := range r.Directory.Services[ad.Service].ActiveHosts {
-			if strings.HasPrefix(r.Directory.Services[ad.Service].Endpoints[h].URL, "https://") {
-				scheme = "https"
-			}
-		}
-	}
-	return scheme + "://" + ad.Bind
-}
-
-// verify asks the address: any HTTP answer counts, for tcp an accepted connection does.
-func verify(ctx context.Context, r *fleet.Registry, ad fleet.Adapter, answer *connection) error {
+// verify asks the address: any HTTP answer counts, for anything else an accepted connection does.
+func verify(ctx context.Context, ad status.Listener, answer *connection) error {
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
 	bind, err := fleet.ParseBind(ad.Bind)
@@ -256,14 +251,14 @@ func verify(ctx context.Context, r *fleet.Registry, ad fleet.Adapter, answer *co
 		var d net.Dialer
 		return d.DialContext(ctx, bind.Network, dialable(bind))
 	}
-	if r.AdapterProtocol(ad) == fleet.ProtocolTCP {
+	if strings.HasPrefix(answer.URL, "http") {
+		answer.Status, err = askHTTP(ctx, dial, answer.URL)
+	} else {
 		var conn net.Conn
 		if conn, err = dial(ctx, "", ""); err == nil {
 			err = conn.Close()
 			answer.Status = "connected"
 		}
-	} else {
-		answer.Status, err = askHTTP(ctx, dial, answer.URL)
 	}
 	if err != nil {
 		return transient(fmt.Errorf("service %s did not answer at %s: %w (`stado resolver status` says what stands)", ad.Service, answer.URL, err))
@@ -274,9 +269,6 @@ func verify(ctx context.Context, r *fleet.Registry, ad fleet.Adapter, answer *co
 }
 
 func askHTTP(ctx context.Context, dial func(context.Context, string, string) (net.Conn, error), url string) (string, error) {
-	if !strings.HasPrefix(url, "http") {
-		url = "http://adapter/"
-	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return "", err
@@ -300,7 +292,7 @@ func askHTTP(ctx context.Context, dial func(context.Context, string, string) (ne
 	return fmt.Sprintf("HTTP %d", resp.StatusCode), nil
 }
 
-func (a *app) joinStdio(ctx context.Context, ad fleet.Adapter) error {
+func (a *app) joinStdio(ctx context.Context, ad status.Listener) error {
 	bind, err := fleet.ParseBind(ad.Bind)
 	if err != nil {
 		return refused(err)

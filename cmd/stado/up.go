@@ -15,8 +15,10 @@ import (
 
 	"stado.internal/stado/agent"
 	"stado.internal/stado/agent/config"
+	"stado.internal/stado/agent/status"
 	"stado.internal/stado/fleet"
 	"stado.internal/stado/reconcile/durable"
+	"stado.internal/stado/reconcile/store"
 )
 
 // upReadyTimeout is how long `up` waits for its own registry to be served before it says why it is not. It goes on waiting after that.
@@ -54,7 +56,7 @@ func (a *app) up(ctx context.Context, home, dir string) error {
 	if err := os.MkdirAll(home, 0o755); err != nil {
 		return fmt.Errorf("cannot make the state directory: %w", err)
 	}
-	if err := a.ensureRepository(dir); err != nil {
+	if err := a.ensureRepository(home, dir); err != nil {
 		return err
 	}
 	settings, err := upSettings(home, dir)
@@ -78,12 +80,21 @@ func (a *app) up(ctx context.Context, home, dir string) error {
 	return parts.Wait()
 }
 
-func (a *app) ensureRepository(dir string) error {
+func (a *app) ensureRepository(home, dir string) error {
 	switch state, err := inspectRepository(dir); {
 	case err != nil:
 		return err
 	case state == repositoryPresent:
 		return nil
+	}
+	// A new repository is a new history, which this host would refuse for ever after it has held another one.
+	view, err := store.Read(filepath.Join(home, registryFolder))
+	if err != nil {
+		return err
+	}
+	if view.Held.Generation > 0 {
+		return fmt.Errorf("there is no registry repository in %s, and %s holds generation %d of one: put that repository back, or start a new fleet with another --home",
+			dir, home, view.Held.Generation)
 	}
 	s, err := scaffoldFor("")
 	if err != nil {
@@ -176,17 +187,21 @@ func (a *app) announce(ctx context.Context, ag *agent.Agent, home, dir string) e
 		case <-tick.C:
 		}
 	}
-	a.printUp(ag, home, dir)
+	a.printUp(ag.State(), home, dir)
 	return nil
 }
 
-func (a *app) printUp(ag *agent.Agent, home, dir string) {
-	st := ag.State()
+func (a *app) printUp(st status.Resolver, home, dir string) {
 	stado := fmt.Sprintf("%s --home %s", programName(), shellWord(home))
-	fmt.Fprintf(a.stdout, "stado is up: host %s serves generation %d of %s\n\n", st.Target, st.Generation, dir)
+	if refusal := upRefusal(st); refusal != "" {
+		fmt.Fprintf(a.stdout, "stado is up, but %s is refused: %s\n\nhost %s serves generation %d, which it held before; another --home starts a fleet of its own\n\n",
+			dir, refusal, st.Target, st.Generation)
+	} else {
+		fmt.Fprintf(a.stdout, "stado is up: host %s serves generation %d of %s\n\n", st.Target, st.Generation, dir)
+	}
 	for _, l := range st.Adapters {
-		if l.Listening && l.Service == sampleService {
-			fmt.Fprintf(a.stdout, "curl http://%s/\n\n", l.Bind)
+		if line := curlLine(l); line != "" {
+			fmt.Fprintf(a.stdout, "%s\n\n", line)
 			break
 		}
 	}
@@ -202,6 +217,29 @@ func (a *app) printUp(ag *agent.Agent, home, dir string) {
 	for _, r := range rows {
 		fmt.Fprintln(a.stdout, strings.TrimRight(fmt.Sprintf("%-9s %s %s", r[0], r[1], r[2]), " "))
 	}
+}
+
+// upRefusal is why the repository is not what is served; empty when it is.
+func upRefusal(st status.Resolver) string {
+	for _, r := range st.Refusals {
+		return r.Sentence
+	}
+	if up := st.Authority.Reachable; up != nil && !*up {
+		return st.Authority.Detail
+	}
+	return ""
+}
+
+// curlLine asks the sample service through its adapter; empty for other adapters.
+func curlLine(l status.Listener) string {
+	socket, unix := strings.CutPrefix(l.Bind, "unix://")
+	switch {
+	case !l.Listening || l.Service != sampleService:
+		return ""
+	case unix:
+		return "curl --unix-socket " + shellWord(socket) + " http://localhost/"
+	}
+	return "curl http://" + l.Bind + "/"
 }
 
 func programName() string {
