@@ -63,8 +63,8 @@ func New(opt Options) (*Agent, error) {
 	if opt.Settings.Repository == "" {
 		return nil, sayNoRepository(opt.Home, config.File)
 	}
-	if err := os.MkdirAll(opt.Home, 0o755); err != nil {
-		return nil, fmt.Errorf("cannot make the state directory: %w", err)
+	if err := config.MakeHome(opt.Home); err != nil {
+		return nil, err
 	}
 	held, err := acquire(opt.Home)
 	if err != nil {

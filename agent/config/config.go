@@ -167,3 +167,23 @@ func FindHome(published string) (string, error) {
 	}
 	return def, nil
 }
+
+// MakeHome makes a state directory that is not there. Every program of the host may look into it, whatever the umask: the documents that
+// are not for everybody have their own modes. The mode of a directory that exists is its owner's business.
+func MakeHome(home string) error {
+	err := os.Mkdir(home, 0o755)
+	if errors.Is(err, os.ErrNotExist) {
+		if err = os.MkdirAll(filepath.Dir(home), 0o755); err == nil {
+			err = os.Mkdir(home, 0o755)
+		}
+	}
+	switch info, statErr := os.Stat(home); {
+	case errors.Is(err, os.ErrExist) && statErr == nil && info.IsDir():
+		return nil
+	case errors.Is(err, os.ErrExist) && statErr == nil:
+		return fmt.Errorf("cannot use %s as the state directory: it is a file (name a directory with --home)", home)
+	case err != nil:
+		return fmt.Errorf("cannot make the state directory: %w", err)
+	}
+	return os.Chmod(home, 0o755)
+}

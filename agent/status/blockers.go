@@ -31,9 +31,6 @@ func blockers(in Inputs, r *Report) []string {
 	if r.GenerationAgeSeconds != nil && s.MaxStaleSeconds > 0 && *r.GenerationAgeSeconds > int64(s.MaxStaleSeconds) {
 		out = append(out, sayStale(*r.GenerationAgeSeconds, s.MaxStaleSeconds))
 	}
-	if s.LastGoodRefusal != "" {
-		out = append(out, sayCopyNotRefreshed(s.LastGoodRefusal))
-	}
 	for _, f := range s.Refusals {
 		out = append(out, sayRefusal(f))
 	}

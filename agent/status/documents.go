@@ -38,7 +38,6 @@ type Resolver struct {
 	Reason          string           `json:"reason"`
 	Attempt         int              `json:"attempt"`
 	NextAttemptAt   *time.Time       `json:"next_attempt_at"`
-	LastGoodRefusal string           `json:"last_good_refusal,omitempty"` // why the last-known-good copy is not refreshed
 	Listening       bool             `json:"listening"`
 	RefreshSeconds  int              `json:"refresh_seconds"`
 	MaxStaleSeconds int              `json:"max_stale_seconds"`

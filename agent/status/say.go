@@ -75,10 +75,6 @@ func sayStale(age int64, limit int) string {
 	return fmt.Sprintf("the snapshot the resolver holds is %ds old, past the %ds max-stale window this target declares", age, limit)
 }
 
-func sayCopyNotRefreshed(slug string) string {
-	return fmt.Sprintf("the resolver is not refreshing this host's last-known-good registry copy (%s), so the fallback stays at the generation it last accepted", slug)
-}
-
 // maxFindings is how many findings of one refusal stand in its blocker; the document holds all.
 const maxFindings = 3
 

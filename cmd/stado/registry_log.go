@@ -27,8 +27,11 @@ func newRegistryLog(a *app) *cobra.Command {
 				return refused(err)
 			}
 			entries, err := store.ReadLog(filepath.Join(home, registryFolder))
-			if err != nil {
+			if err != nil && len(entries) == 0 {
 				return refused(err)
+			}
+			if err != nil {
+				fmt.Fprintln(a.stderr, err) // the other lines are whole
 			}
 			if len(entries) > count {
 				entries = entries[len(entries)-count:]

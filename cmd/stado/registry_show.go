@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -13,7 +12,7 @@ func newRegistryShow(a *app) *cobra.Command {
 		Use:   "show",
 		Short: "Print the registry this host holds",
 		Long: `Print the registry this host holds: what it serves, or would serve with its authority silent. With --json the compiled
-document is printed as it was admitted.`,
+document is printed byte for byte as it was admitted: its SHA-256 is the digest.`,
 		Example: "  stado registry show\n  stado registry show --json | jq .hosts",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -22,7 +21,8 @@ document is printed as it was admitted.`,
 				return err
 			}
 			if asJSON {
-				return a.printJSON(json.RawMessage(s.Document))
+				_, err := a.stdout.Write(s.Document) // byte for byte, so that its SHA-256 is the digest
+				return err
 			}
 			r := s.Registry
 			fmt.Fprintf(a.stdout, "generation %d\ncommit     %s\ndigest     %s\nprovenance %s\n", s.Generation(), dash(s.Commit), s.Digest, s.Provenance)

@@ -95,8 +95,12 @@ func (s scaffold) write(dir string) (err error) {
 	if err := os.MkdirAll(parent, 0o755); err != nil {
 		return err
 	}
-	tmp, err := os.MkdirTemp(parent, "."+filepath.Base(dir)+".*.tmp")
-	if err != nil {
+	// One name, so that what a killed attempt left is found and used up by the next one.
+	tmp := filepath.Join(parent, "."+filepath.Base(dir)+".scaffold")
+	if err := os.RemoveAll(tmp); err != nil {
+		return err
+	}
+	if err := os.Mkdir(tmp, 0o755); err != nil {
 		return err
 	}
 	defer func() {
@@ -169,13 +173,16 @@ func commitAll(dir, message string) error {
 	return nil
 }
 
+// gitPersonal are the variables that say who somebody is and how they reach others, not which repository is meant.
+var gitPersonal = []string{"GIT_CONFIG", "GIT_AUTHOR_", "GIT_COMMITTER_", "GIT_SSH", "GIT_ASKPASS", "GIT_TERMINAL_PROMPT"}
+
 func git(dir string, args ...string) (string, error) {
 	cmd := exec.Command("git", append([]string{"-C", dir}, args...)...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
-	// A caller that is itself a git hook must not lend us its repository.
+	// A caller that is itself a git hook must not lend us its repository; who the person is stays.
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
-		return strings.HasPrefix(v, "GIT_DIR=") || strings.HasPrefix(v, "GIT_INDEX_FILE=") || strings.HasPrefix(v, "GIT_WORK_TREE=")
+		return strings.HasPrefix(v, "GIT_") && !slices.ContainsFunc(gitPersonal, func(p string) bool { return strings.HasPrefix(v, p) })
 	})
 	out, err := cmd.Output()
 	switch {

@@ -4,9 +4,14 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
+	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -48,33 +53,81 @@ finds it. Agents never read that copy: they judge with the one inside their own 
 	return c
 }
 
-// vendoredDrift lists the files of the vendored schema, by path inside the repository, that differ from this version's: changed, missing
-// or not ours.
-func vendoredDrift(dir string) ([]string, error) {
-	var drift []string
-	want := map[string]bool{}
-	for _, f := range schema.Files() {
-		p := schema.VendorDir() + "/" + f.Path
-		want[p] = true
-		got, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(p)))
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return nil, err
-		}
-		if err != nil || !bytes.Equal(got, f.Data) {
-			drift = append(drift, p)
-		}
-	}
-	entries, err := os.ReadDir(filepath.Join(dir, filepath.FromSlash(schema.VendorDir())))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+// vendored opens the folder of the vendored schema inside a registry repository. Nothing on the way may be a symbolic link: the repository
+// is somebody's pull request, and what it points at is not its to show, write or delete. It is nil when there is no such folder.
+func vendored(dir string) (*os.Root, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
 		return nil, err
 	}
-	for _, e := range entries {
-		if p := schema.VendorDir() + "/" + e.Name(); !want[p] {
-			drift = append(drift, p)
+	for part := range strings.SplitSeq(schema.VendorDir(), "/") {
+		info, err := root.Lstat(part)
+		if errors.Is(err, os.ErrNotExist) {
+			return nil, root.Close()
+		}
+		if err == nil && !info.IsDir() {
+			err = fmt.Errorf("%s is not a directory (remove it; the vendored schema is written there)", filepath.Join(root.Name(), part))
+		}
+		if err != nil {
+			return nil, errors.Join(err, root.Close())
+		}
+		next, err := root.OpenRoot(part)
+		if err := errors.Join(err, root.Close()); err != nil {
+			return nil, err
+		}
+		root = next
+	}
+	return root, nil
+}
+
+// vendoredDrift lists the files of the vendored schema, by path inside the repository, that differ from this version's: changed, missing
+// or not ours.
+func vendoredDrift(dir string) (drift []string, err error) {
+	ours := map[string][]byte{}
+	for _, f := range schema.Files() {
+		ours[f.Path] = f.Data
+	}
+	found := map[string]bool{}
+	root, err := vendored(dir)
+	if err != nil {
+		return nil, err
+	}
+	if root != nil {
+		defer func() { err = errors.Join(err, root.Close()) }()
+		entries, err := fs.ReadDir(root.FS(), ".")
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			want, known := ours[e.Name()]
+			found[e.Name()] = known && e.Type().IsRegular() && holds(root, e.Name(), want)
+		}
+	}
+	for name := range ours {
+		found[name] = found[name] // a missing file differs
+	}
+	for name, same := range found {
+		if !same {
+			drift = append(drift, schema.VendorDir()+"/"+name)
 		}
 	}
 	slices.Sort(drift)
 	return drift, nil
+}
+
+// holds reads no more than it compares, and does not wait on what is no regular file after all.
+func holds(root *os.Root, name string, want []byte) bool {
+	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }() // read only
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() || info.Size() != int64(len(want)) {
+		return false
+	}
+	got, err := io.ReadAll(io.LimitReader(f, int64(len(want))+1))
+	return err == nil && bytes.Equal(got, want)
 }
 
 func exportSchema(dir string, drift []string) error {
@@ -82,19 +135,32 @@ func exportSchema(dir string, drift []string) error {
 		return refused(fmt.Errorf("%s is not a registry repository: it has no cue.mod/module.cue (run `stado init` in an empty directory)", dir))
 	}
 	target := filepath.Join(dir, filepath.FromSlash(schema.VendorDir()))
+	if root, err := vendored(dir); err != nil { // before anything is made: a link on the way would lead it elsewhere
+		return refused(err)
+	} else if root != nil {
+		_ = root.Close() // nothing was written through it
+	}
 	if err := os.MkdirAll(target, 0o755); err != nil {
 		return refused(err)
 	}
+	root, err := vendored(dir)
+	if err != nil {
+		return refused(err)
+	}
+	defer func() { _ = root.Close() }() // nothing is written through it
+	ours := map[string]bool{}
 	folder := durable.Folder{Path: target}
 	for _, f := range schema.Files() {
+		ours[f.Path] = true
 		if err := folder.Write(f.Path, f.Data, 0o644); err != nil {
 			return refused(err)
 		}
-		drift = slices.DeleteFunc(drift, func(p string) bool { return p == schema.VendorDir()+"/"+f.Path })
 	}
-	for _, stray := range drift {
-		if err := os.Remove(filepath.Join(dir, filepath.FromSlash(stray))); err != nil {
-			return refused(err)
+	for _, p := range drift {
+		if name := path.Base(p); !ours[name] {
+			if err := root.Remove(name); err != nil {
+				return refused(fmt.Errorf("cannot remove what is no file of the schema: %w", err))
+			}
 		}
 	}
 	return nil

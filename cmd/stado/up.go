@@ -53,8 +53,8 @@ it; run it again and it continues with what is there.`,
 }
 
 func (a *app) up(ctx context.Context, home, dir string) error {
-	if err := os.MkdirAll(home, 0o755); err != nil {
-		return fmt.Errorf("cannot make the state directory: %w", err)
+	if err := config.MakeHome(home); err != nil {
+		return err
 	}
 	if err := a.ensureRepository(home, dir); err != nil {
 		return err
