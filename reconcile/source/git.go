@@ -209,6 +209,7 @@ func (g *Git) step(ctx context.Context, commit string) (_ Step, lasting bool, _ 
 	if err := reply.verify(); err != nil {
 		return Step{}, false, &Error{Phase: PhaseEvaluation, Remote: g.opts.Remote.URL, Kind: KindInternal, Cause: err.Error(), Err: err}
 	}
+	reply.clean()
 	return Step{
 		Commit: commit, Parent: reply.Parent, Time: reply.Time, Author: reply.Author, Subject: reply.Subject, Trailers: reply.Trailers,
 		Document: reply.Document, Digest: reply.Digest, Generation: reply.Generation, Findings: reply.Findings, Positions: reply.Positions,
