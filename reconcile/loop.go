@@ -24,6 +24,7 @@ type loop struct {
 	reading bool      // it stands
 	counted bool      // a refresh passed while it stood, and was counted as failed
 	again   bool      // ask once more when it ends
+	partly  bool      // this refresh has admitted something already
 
 	served   *fleet.Snapshot
 	version  string
@@ -109,6 +110,7 @@ func (l *loop) unanswered() {
 	cause := sayNoAnswer(l.authorityHost(), l.interval)
 	l.first = false
 	l.arm(time.Now())
+	l.catchUp(l.durable())
 	if l.recover(cause, unreachable(cause)) {
 		return
 	}

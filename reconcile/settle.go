@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"stado.internal/stado/fleet"
@@ -40,8 +41,10 @@ func (l *loop) settle(res result) (more bool) {
 	l.reading = false
 	defer l.sayBlockers()
 	if res.err == nil && res.offer.Partial && l.part(res.offer) == nil {
+		l.partly = true
 		return true
 	}
+	defer func() { l.partly = false }()
 	if l.first {
 		l.first = false
 		l.arm(l.started)
@@ -61,8 +64,29 @@ func (l *loop) part(offer source.Offer) error {
 	return l.hold(w.admit(held, l.opts.Store.Snapshot(), offer), held)
 }
 
+// durable is what the store holds, and nil after a write that failed: that may have left a snapshot which a power cut takes back.
+func (l *loop) durable() *fleet.Snapshot {
+	if slices.ContainsFunc(l.opts.Store.Blockers(), func(b store.Blocker) bool { return b.Rule == store.RuleWrite }) {
+		return nil
+	}
+	return l.opts.Store.Snapshot()
+}
+
+// catchUp serves what the store holds when that is newer than what is served, at the end of a refresh that brings nothing itself: an
+// earlier part of its offer, or a read that was cut short, may have been admitted. What a start finds in the store is for [loop.recover].
+func (l *loop) catchUp(s *fleet.Snapshot) {
+	switch {
+	case s == nil, l.served == nil && !l.partly:
+	case l.served != nil && s.Digest == l.served.Digest && s.Commit == l.served.Commit:
+	case l.served != nil && s.Generation() < l.served.Generation(): // the file of what is served was damaged since
+	default:
+		l.adopt(s, "")
+	}
+}
+
 // failed is a read without an offer: the authority did not answer, or what it has cannot be evaluated.
 func (l *loop) failed(err error) {
+	l.catchUp(l.durable())
 	cause := err.Error()
 	if e, ok := errors.AsType[*source.Error](err); ok && e.Kind == source.KindLimit {
 		l.refused(&Refusal{Rule: source.RuleLimit, Sentence: cause, Since: time.Now().UTC()}, unread(err))
@@ -76,6 +100,7 @@ func (l *loop) failed(err error) {
 // offered judges what the authority has, holds what is admitted and serves it.
 func (l *loop) offered(offer source.Offer) {
 	held, _ := l.opts.Store.Held()
+	durable := l.durable() // not what a write that fails below leaves
 	w := walk{judge: l.judge, now: time.Now().UTC()}
 	out := w.admit(held, l.opts.Store.Snapshot(), offer)
 	seen := func(s *Status) {
@@ -85,13 +110,12 @@ func (l *loop) offered(offer source.Offer) {
 	switch err := l.hold(out, held); {
 	case err != nil:
 		l.standing = out.refusal
+		l.catchUp(durable)
 		if !l.recover(err.Error(), seen) {
 			l.fail(failure{cause: err.Error(), again: l.counted, standing: true}, seen)
 		}
 	case out.refusal != nil:
-		if out.final != nil {
-			l.adopt(l.opts.Store.Snapshot(), "")
-		}
+		l.partly = l.partly || out.final != nil
 		l.refused(out.refusal, seen)
 	case l.opts.Store.Snapshot() == nil:
 		l.fail(failure{cause: sayNoDocument(offer.Tip), again: l.counted}, seen)
@@ -139,6 +163,7 @@ func (l *loop) refused(refusal *Refusal, changes ...change) {
 		refusal.Since = old.Since
 	}
 	l.standing, l.pending = refusal, time.Time{}
+	l.catchUp(l.durable())
 	if !l.recover(refusal.Sentence, changes...) {
 		l.fail(failure{cause: refusal.Sentence, again: l.counted, standing: true}, changes...)
 	}
