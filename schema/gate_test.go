@@ -170,3 +170,21 @@ func TestFindingsAreShortLines(t *testing.T) {
 		}
 	}
 }
+
+// TestLargeDocument refuses what a few comprehensions become.
+func TestLargeDocument(t *testing.T) {
+	text := "import \"list\"\nfor h in list.Range(0, 20, 1) {registry: hosts: \"h\\(h)\": labels: zone: \"z\\(h)\"}\n"
+	files := withBase([]File{cueFile("big.cue", text)})
+	whole := Compile(files, Options{})
+	if whole.Document == nil {
+		t.Fatalf("%v", whole.Findings)
+	}
+	for largest, refused := range map[int]bool{len(whole.Document): false, len(whole.Document) - 1: true} {
+		c := newCompiler(Options{})
+		c.largest = largest
+		got := c.compile(files)
+		if refused != (got.Document == nil) || refused && (len(got.Findings) != 1 || got.Findings[0].Rule != RuleDocument) {
+			t.Errorf("at most %d bytes: %d bytes, %v", largest, len(got.Document), got.Findings)
+		}
+	}
+}
