@@ -64,17 +64,6 @@ func (e *Error) Error() string { return sayError(e) }
 // Unwrap is the cause as a value.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Stalled reports whether the same read will fail in the same way until somebody acts, so that asking more often than once per
-// interval is pointless.
-func (e *Error) Stalled() bool {
-	switch e.Kind {
-	case KindUnreachable, KindTimeout, KindServer, KindBusy, KindNoSpace, KindDamaged, KindInternal:
-		return false
-	default:
-		return true
-	}
-}
-
 // kindOf is the kind of an error; empty when it has none.
 func kindOf(err error) Kind {
 	var e *Error
