@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"syscall"
@@ -93,4 +94,31 @@ func TestPartAdmitted(t *testing.T) {
 			})
 		}
 	}
+}
+
+// stuck is a source that offers the same part for ever.
+type stuck struct{ *repo }
+
+func (s stuck) Poll(ctx context.Context, held source.Anchor) (source.Offer, error) {
+	o, err := s.repo.Poll(ctx, held)
+	o.Partial = true
+	return o, err
+}
+
+// TestPartWithoutProgress holds that a part which ends where the last one did is asked for again at the next refresh, not at once.
+func TestPartWithoutProgress(t *testing.T) {
+	base := first(41, "base")
+	loopTest(t, base, base.then("bad"), func(b *bench) {
+		b.opts.Source = stuck{b.repo}
+		b.start()
+		b.pass(refresh - 1)
+		if n := b.repo.count(); n > 4 { // two refreshes, two reads in each
+			t.Errorf("%d reads in the first refresh", n)
+		}
+		b.wantAdopted(41)
+		b.pass(2 * refresh)
+		if n := b.repo.count(); n > 12 {
+			t.Errorf("%d reads", n)
+		}
+	})
 }

@@ -40,11 +40,11 @@ func unread(err error) change {
 func (l *loop) settle(res result) (more bool) {
 	l.reading = false
 	defer l.sayBlockers()
-	if res.err == nil && res.offer.Partial && l.part(res.offer) == nil {
+	if res.err == nil && res.offer.Partial && l.progress(res.offer) && l.part(res.offer) == nil {
 		l.partly = true
 		return true
 	}
-	defer func() { l.partly = false }()
+	defer func() { l.partly, l.ends = false, nil }()
 	if l.first {
 		l.first = false
 		l.arm(l.started)
@@ -55,6 +55,23 @@ func (l *loop) settle(res result) (more bool) {
 		l.failed(res.err)
 	}
 	return false
+}
+
+// progress reports whether a partial offer ends where none did before it in this refresh. One that does not is no reason to ask again
+// before the next refresh.
+func (l *loop) progress(offer source.Offer) bool {
+	if len(offer.Steps) == 0 {
+		return false
+	}
+	end := offer.Steps[len(offer.Steps)-1].Commit
+	if l.ends[end] {
+		return false
+	}
+	if l.ends == nil {
+		l.ends = map[string]bool{}
+	}
+	l.ends[end] = true
+	return true
 }
 
 // part takes an offer that goes on: what it admits is held, and nothing is served or reported before the last part has been seen.
@@ -109,7 +126,7 @@ func (l *loop) offered(offer source.Offer) {
 	}
 	switch err := l.hold(out, held); {
 	case err != nil:
-		l.standing = out.refusal
+		l.standing, l.restart = out.refusal, true
 		l.catchUp(durable)
 		if !l.recover(err.Error(), seen) {
 			l.fail(failure{cause: err.Error(), again: l.counted, standing: true}, seen)
@@ -117,6 +134,12 @@ func (l *loop) offered(offer source.Offer) {
 	case out.refusal != nil:
 		l.partly = l.partly || out.final != nil
 		l.refused(out.refusal, seen)
+	case offer.Partial:
+		cause := sayNoProgress(offer.Tip)
+		l.catchUp(l.durable())
+		if !l.recover(cause, seen) {
+			l.fail(failure{cause: cause, again: l.counted}, seen)
+		}
 	case l.opts.Store.Snapshot() == nil:
 		l.fail(failure{cause: sayNoDocument(offer.Tip), again: l.counted}, seen)
 	default:
