@@ -19,6 +19,10 @@ const (
 // ruleDocument refuses a compiled document that this build cannot decode.
 const ruleDocument = "STADO-DOC-001"
 
+// maxSentence bounds the sentence of a refusal, which is written to a log, a status document and terminals: a finding with all its parts,
+// each at its longest, and the words around it.
+const maxSentence = 4 * fleet.MaxText
+
 // Refusal is an offered commit, or a part of this host's own store, that was refused and still stands.
 type Refusal struct {
 	Rule     string
@@ -112,7 +116,7 @@ func (w *walk) unreadable(s source.Step, offered Offered) {
 }
 
 func (w *walk) judged(s source.Step, next policies.Revision) fleet.Findings {
-	findings := slices.Concat(s.Findings, w.judge(w.previous, next))
+	findings := slices.Concat(s.Findings, w.judge(w.previous, next).Clean())
 	findings.Sort()
 	return findings
 }
@@ -167,7 +171,7 @@ func (w *walk) refuseFindings(commit string, findings fleet.Findings) {
 }
 
 func (w *walk) refuse(rule, commit, sentence string, findings fleet.Findings) {
-	w.out.refusal = &Refusal{Rule: rule, Commit: commit, Sentence: sentence, Since: w.now, Findings: findings}
+	w.out.refusal = &Refusal{Rule: rule, Commit: commit, Sentence: fleet.OneLine(sentence, maxSentence), Since: w.now, Findings: findings}
 }
 
 func stamped(r *fleet.Registry) bool { return r.Policies.GenerationMode == fleet.GenerationStamped }

@@ -19,11 +19,14 @@ type loop struct {
 	interval time.Duration
 
 	results chan result
-	started time.Time // of the newest read
-	first   bool      // it is the first, whose refresh is not spread
-	reading bool      // it stands
-	counted bool      // a refresh passed while it stood, and was counted as failed
-	again   bool      // ask once more when it ends
+	started time.Time       // of the newest read
+	first   bool            // it is the first, whose refresh is not spread
+	reading bool            // it stands
+	counted bool            // a refresh passed while it stood, and was counted as failed
+	again   bool            // ask once more when it ends
+	partly  bool            // this refresh has admitted something already
+	ends    map[string]bool // last commits of the parts of this refresh
+	restart bool            // what the last read brought could not be held
 
 	served   *fleet.Snapshot
 	version  string
@@ -65,9 +68,10 @@ func (l *loop) read(ctx context.Context) {
 
 // poll reads the source. When the authority has what this host holds, and this host's copy of it is damaged, it reads the tip once more,
 // whole.
-func (l *loop) poll(ctx context.Context) (source.Offer, error) {
+func (l *loop) poll(ctx context.Context, restart bool) (source.Offer, error) {
 	held, _ := l.opts.Store.Held()
-	offer, err := l.opts.Source.Poll(ctx, source.Anchor{Commit: held.Commit, Generation: held.Generation, Digest: held.Digest})
+	anchor := source.Anchor{Commit: held.Commit, Generation: held.Generation, Digest: held.Digest, Restart: restart}
+	offer, err := l.opts.Source.Poll(ctx, anchor)
 	if err != nil || held.Commit == "" || offer.Tip != held.Commit {
 		return offer, err
 	}
@@ -109,6 +113,7 @@ func (l *loop) unanswered() {
 	cause := sayNoAnswer(l.authorityHost(), l.interval)
 	l.first = false
 	l.arm(time.Now())
+	l.catchUp(l.durable())
 	if l.recover(cause, unreachable(cause)) {
 		return
 	}

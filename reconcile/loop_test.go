@@ -279,22 +279,6 @@ func TestEmptyFleet(t *testing.T) {
 	})
 }
 
-// TestPartialOffer reads an offer in parts, within one refresh: all of it is in the journal, only its end is served.
-func TestPartialOffer(t *testing.T) {
-	base := first(41, "base")
-	tip := base.then("a").then("bad").then("c").then("bad").then("bad").then("bad").then("g")
-	loopTest(t, base, tip, func(b *bench) {
-		b.repo.part = 2
-		b.start()
-		b.wantAdopted(48)
-		b.wantStatus(`serving 0 ""`)
-		list, err := b.opts.Store.Log()
-		if err != nil || len(list) != 4 || list[1].Generation != 42 || list[2].Generation != 44 || list[3].Generation != 48 {
-			t.Errorf("journal %+v, %v", list, err)
-		}
-	})
-}
-
 func TestPending(t *testing.T) {
 	base := first(41, "base").with(func(n *commit) { n.stamped = true })
 	unstamped := base.then("a").with(func(n *commit) { n.generation = 41 })

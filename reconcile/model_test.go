@@ -108,7 +108,7 @@ func (m *machine) poll(t *rapid.T, part int) {
 	m.broken = false
 	m.loop.opts.Source = &repo{tip: m.tip, part: part}
 	for more := true; more; {
-		o, err := m.loop.poll(context.Background())
+		o, err := m.loop.poll(context.Background(), false)
 		m.loop.first, m.loop.started = false, time.Now()
 		more = m.loop.settle(result{o, err})
 	}

@@ -183,8 +183,10 @@ func (r *Reconciler) Run(ctx context.Context) error {
 // ask begins a read, which Run waits for.
 func (l *loop) ask(ctx context.Context) {
 	l.reading, l.counted, l.started = true, false, time.Now()
+	restart := l.restart
+	l.restart = false
 	go func() {
-		offer, err := l.poll(ctx)
+		offer, err := l.poll(ctx, restart)
 		l.results <- result{offer, err}
 	}()
 }

@@ -134,6 +134,7 @@ type repo struct {
 	silent chan struct{}
 	part   int    // steps in one offer; 0: all
 	after  string // last step of a partial offer
+	cut    error  // ends the read that would go on after a partial offer
 	polls  []time.Time
 	asked  []source.Anchor
 }
@@ -154,6 +155,10 @@ func (r *repo) Poll(ctx context.Context, held source.Anchor) (source.Offer, erro
 	defer r.mu.Unlock()
 	if r.err != nil {
 		return source.Offer{}, r.err
+	}
+	if r.after != "" && r.cut != nil {
+		r.after = ""
+		return source.Offer{}, r.cut
 	}
 	o := offer(r.tip, held)
 	if i := slices.IndexFunc(o.Steps, func(s source.Step) bool { return s.Commit == r.after }); i >= 0 {

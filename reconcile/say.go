@@ -94,3 +94,7 @@ func seconds(d time.Duration) string {
 func sayNoDocument(tip string) string {
 	return "the authority offered no document to serve (its branch is at " + tip + "); it is asked again on the next refresh"
 }
+
+func sayNoProgress(tip string) string {
+	return "the way to commit " + tip + " is longer than one read and the last one came no further; it is asked again on the next refresh"
+}

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"stado.internal/stado/fleet"
@@ -39,9 +40,11 @@ func unread(err error) change {
 func (l *loop) settle(res result) (more bool) {
 	l.reading = false
 	defer l.sayBlockers()
-	if res.err == nil && res.offer.Partial && l.part(res.offer) == nil {
+	if res.err == nil && res.offer.Partial && l.progress(res.offer) && l.part(res.offer) == nil {
+		l.partly = true
 		return true
 	}
+	defer func() { l.partly, l.ends = false, nil }()
 	if l.first {
 		l.first = false
 		l.arm(l.started)
@@ -54,6 +57,23 @@ func (l *loop) settle(res result) (more bool) {
 	return false
 }
 
+// progress reports whether a partial offer ends where none did before it in this refresh. One that does not is no reason to ask again
+// before the next refresh.
+func (l *loop) progress(offer source.Offer) bool {
+	if len(offer.Steps) == 0 {
+		return false
+	}
+	end := offer.Steps[len(offer.Steps)-1].Commit
+	if l.ends[end] {
+		return false
+	}
+	if l.ends == nil {
+		l.ends = map[string]bool{}
+	}
+	l.ends[end] = true
+	return true
+}
+
 // part takes an offer that goes on: what it admits is held, and nothing is served or reported before the last part has been seen.
 func (l *loop) part(offer source.Offer) error {
 	held, _ := l.opts.Store.Held()
@@ -61,8 +81,29 @@ func (l *loop) part(offer source.Offer) error {
 	return l.hold(w.admit(held, l.opts.Store.Snapshot(), offer), held)
 }
 
+// durable is what the store holds, and nil after a write that failed: that may have left a snapshot which a power cut takes back.
+func (l *loop) durable() *fleet.Snapshot {
+	if slices.ContainsFunc(l.opts.Store.Blockers(), func(b store.Blocker) bool { return b.Rule == store.RuleWrite }) {
+		return nil
+	}
+	return l.opts.Store.Snapshot()
+}
+
+// catchUp serves what the store holds when that is newer than what is served, at the end of a refresh that brings nothing itself: an
+// earlier part of its offer, or a read that was cut short, may have been admitted. What a start finds in the store is for [loop.recover].
+func (l *loop) catchUp(s *fleet.Snapshot) {
+	switch {
+	case s == nil, l.served == nil && !l.partly:
+	case l.served != nil && s.Digest == l.served.Digest && s.Commit == l.served.Commit:
+	case l.served != nil && s.Generation() < l.served.Generation(): // the file of what is served was damaged since
+	default:
+		l.adopt(s, "")
+	}
+}
+
 // failed is a read without an offer: the authority did not answer, or what it has cannot be evaluated.
 func (l *loop) failed(err error) {
+	l.catchUp(l.durable())
 	cause := err.Error()
 	if e, ok := errors.AsType[*source.Error](err); ok && e.Kind == source.KindLimit {
 		l.refused(&Refusal{Rule: source.RuleLimit, Sentence: cause, Since: time.Now().UTC()}, unread(err))
@@ -76,6 +117,7 @@ func (l *loop) failed(err error) {
 // offered judges what the authority has, holds what is admitted and serves it.
 func (l *loop) offered(offer source.Offer) {
 	held, _ := l.opts.Store.Held()
+	durable := l.durable() // not what a write that fails below leaves
 	w := walk{judge: l.judge, now: time.Now().UTC()}
 	out := w.admit(held, l.opts.Store.Snapshot(), offer)
 	seen := func(s *Status) {
@@ -84,15 +126,20 @@ func (l *loop) offered(offer source.Offer) {
 	}
 	switch err := l.hold(out, held); {
 	case err != nil:
-		l.standing = out.refusal
+		l.standing, l.restart = out.refusal, true
+		l.catchUp(durable)
 		if !l.recover(err.Error(), seen) {
 			l.fail(failure{cause: err.Error(), again: l.counted, standing: true}, seen)
 		}
 	case out.refusal != nil:
-		if out.final != nil {
-			l.adopt(l.opts.Store.Snapshot(), "")
-		}
+		l.partly = l.partly || out.final != nil
 		l.refused(out.refusal, seen)
+	case offer.Partial:
+		cause := sayNoProgress(offer.Tip)
+		l.catchUp(l.durable())
+		if !l.recover(cause, seen) {
+			l.fail(failure{cause: cause, again: l.counted}, seen)
+		}
 	case l.opts.Store.Snapshot() == nil:
 		l.fail(failure{cause: sayNoDocument(offer.Tip), again: l.counted}, seen)
 	default:
@@ -139,6 +186,7 @@ func (l *loop) refused(refusal *Refusal, changes ...change) {
 		refusal.Since = old.Since
 	}
 	l.standing, l.pending = refusal, time.Time{}
+	l.catchUp(l.durable())
 	if !l.recover(refusal.Sentence, changes...) {
 		l.fail(failure{cause: refusal.Sentence, again: l.counted, standing: true}, changes...)
 	}

@@ -2,6 +2,8 @@ package schema
 
 import (
 	"slices"
+	"strconv"
+	"strings"
 
 	"stado.internal/stado/fleet"
 )
@@ -9,7 +11,7 @@ import (
 // MaxFindings is how many findings are listed; one more says how many there are beyond.
 const MaxFindings = 100
 
-// collector gathers findings without repetition.
+// collector gathers findings without repetition, each clean as soon as it is there: a message may quote a value of any length.
 type collector struct {
 	seen map[key]bool
 	all  fleet.Findings
@@ -26,6 +28,7 @@ func (c *collector) add(fs ...fleet.Finding) {
 		c.seen = map[key]bool{}
 	}
 	for _, f := range fs {
+		f = f.Clean()
 		k := key{rule: f.Rule, path: f.Path}
 		if f.Path == "" || f.Rule == RuleSyntax {
 			k = key{f.Rule, f.Path, f.Message, Position{f.File, f.Line, f.Column}}
@@ -49,23 +52,48 @@ func (c *collector) only(rules ...string) bool {
 // list is what is reported: sorted, and cut at [MaxFindings].
 func (c *collector) list() fleet.Findings { return Limit(c.all) }
 
-// Limit sorts findings and cuts them at [MaxFindings], with a last finding that says how many more there are.
+// Limit cleans and sorts findings and cuts them at [MaxFindings], with a last finding that says how many more there are. What was
+// limited already may be limited again, alone or with others.
 func Limit(all fleet.Findings) fleet.Findings {
+	all = all.Clean()
 	all.Sort()
-	if len(all) <= MaxFindings {
+	var more fleet.Finding
+	unlisted := 0
+	all = slices.DeleteFunc(all, func(f fleet.Finding) bool {
+		n, is := countOfMore(f)
+		if is {
+			more, unlisted = f, unlisted+n
+		}
+		return is
+	})
+	switch {
+	case len(all) <= MaxFindings && unlisted == 0:
 		return all
+	case len(all) <= MaxFindings:
+		more.Message = sayMore(unlisted)
+		return append(all, more)
 	}
 	// Errors first where the list is cut: a warning never hides the reason of a refusal.
 	slices.SortStableFunc(all, func(a, b fleet.Finding) int { return severityRank(a) - severityRank(b) })
 	rest := all[MaxFindings:]
-	more := refusal(RuleMoreResults, Position{}, "", sayMore(len(rest)))
-	more.Hint = hintMore
-	if !rest.Refuses() {
+	refuses := more.Severity == fleet.SeverityError || rest.Refuses()
+	more = hinted(refusal(RuleMoreResults, Position{}, "", sayMore(unlisted+len(rest))), hintMore)
+	if !refuses {
 		more.Severity = fleet.SeverityWarning
 	}
 	out := slices.Clone(all[:MaxFindings])
 	out.Sort()
 	return append(out, more)
+}
+
+// countOfMore is how many findings a last finding of [Limit] stands for.
+func countOfMore(f fleet.Finding) (n int, is bool) {
+	if f.Rule != RuleMoreResults {
+		return 0, false
+	}
+	digits, _, _ := strings.Cut(f.Message, " ")
+	n, err := strconv.Atoi(digits)
+	return max(n, 1), err == nil
 }
 
 func severityRank(f fleet.Finding) int {

@@ -21,6 +21,9 @@ const (
 	maxDepth      = 64
 	maxNodes      = 50_000
 	maxFields     = 5_000
+
+	// maxDocument bounds what a few lines of comprehensions may become. 10,000 hosts need two thirds of it.
+	maxDocument = 12 << 20
 )
 
 const (

@@ -2,6 +2,7 @@ package schema
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -132,5 +133,58 @@ func TestTokenDepthFollowsStrings(t *testing.T) {
 		strings.Repeat("_e: f: 1\n", 2000) + "// " + strings.Repeat(":[", 5000) + "\n"
 	if _, unbalanced, refused := gateTokens(cueFile("a.cue", text)); unbalanced != nil || refused != nil {
 		t.Errorf("unbalanced %v, refused %v", unbalanced, refused)
+	}
+}
+
+// TestLimitIsRepeatable limits what was limited before, alone and with others, without losing count.
+func TestLimitIsRepeatable(t *testing.T) {
+	var all fleet.Findings
+	for i := range 130 {
+		all = append(all, fleet.Finding{Rule: RuleValue, Severity: fleet.SeverityWarning, File: fmt.Sprintf("f%03d", i)})
+	}
+	once := Limit(all)
+	if twice := Limit(once); !slices.Equal(once, twice) || once[MaxFindings].Severity != fleet.SeverityWarning {
+		t.Errorf("once %v, twice %v", once[MaxFindings], twice[len(twice)-1])
+	}
+	more := Limit(append(slices.Clone(once), fleet.Finding{Rule: RuleUnknown, Severity: fleet.SeverityError, File: "z"}))
+	if len(more) != MaxFindings+1 || more[MaxFindings].Message != sayMore(31) || more[MaxFindings-1].File != "z" {
+		t.Errorf("%d findings, the last %v", len(more), more[len(more)-1])
+	}
+}
+
+// TestFindingsAreShortLines evaluates text of ten megabytes, with line ends and codes for a terminal, that becomes the message of a finding.
+func TestFindingsAreShortLines(t *testing.T) {
+	text := "_a: \"" + strings.Repeat(`boom\nstado resolver serves\u001b[2J `, 30) + "\"\n"
+	last := "_a"
+	for _, next := range []string{"_b", "_c", "_d", "_e"} {
+		text += next + `: "` + strings.Repeat(`\(`+last+`)`, 10) + "\"\n"
+		last = next
+	}
+	got := Compile(withBase([]File{cueFile("long.cue", text+"registry: hosts: zz: user: error(_e)\n")}), Options{})
+	if len(got.Findings) == 0 || !strings.HasPrefix(got.Findings[0].Message, "boom stado") {
+		t.Fatalf("%v", got.Findings)
+	}
+	for _, f := range got.Findings {
+		if s := f.String(); len(s) > 4*fleet.MaxText || strings.ContainsAny(s, "\n\x1b") {
+			t.Errorf("%d bytes: %.200q", len(s), s)
+		}
+	}
+}
+
+// TestLargeDocument refuses what a few comprehensions become.
+func TestLargeDocument(t *testing.T) {
+	text := "import \"list\"\nfor h in list.Range(0, 20, 1) {registry: hosts: \"h\\(h)\": labels: zone: \"z\\(h)\"}\n"
+	files := withBase([]File{cueFile("big.cue", text)})
+	whole := Compile(files, Options{})
+	if whole.Document == nil {
+		t.Fatalf("%v", whole.Findings)
+	}
+	for largest, refused := range map[int]bool{len(whole.Document): false, len(whole.Document) - 1: true} {
+		c := newCompiler(Options{})
+		c.largest = largest
+		got := c.compile(files)
+		if refused != (got.Document == nil) || refused && (len(got.Findings) != 1 || got.Findings[0].Rule != RuleDocument) {
+			t.Errorf("at most %d bytes: %d bytes, %v", largest, len(got.Document), got.Findings)
+		}
 	}
 }

@@ -36,6 +36,7 @@ const (
 	RuleNodes       = "STADO-LIMIT-005"
 	RuleFields      = "STADO-LIMIT-006"
 	RuleMoreResults = "STADO-LIMIT-007"
+	RuleDocument    = "STADO-LIMIT-008"
 )
 
 // Rules are the rules of this package in the order of their ids; the list is the caller's own.
@@ -58,6 +59,7 @@ func Rules() []Rule {
 		{RuleNodes, "file too complex", "A file has at most 50,000 syntax nodes; split it."},
 		{RuleFields, "too many fields", "One struct or list literal has at most 5,000 entries; split it over files."},
 		{RuleMoreResults, "more findings", "Only the first 100 findings are listed; correct them and run again."},
+		{RuleDocument, "compiled document too large", "The compiled document of a registry has at most 12 MiB: every host of the fleet holds it in memory and on disk."},
 		{RuleValue, "wrong value", "The value is not one that the schema permits for this field."},
 		{RuleUnknown, "unknown field", "The schema is closed: a field that it does not declare is refused, so that a misspelt one is never silently without effect."},
 		{RuleRetired, "retired field", "The field existed once and has no effect any more; the sentence says what stands in its place."},

@@ -19,6 +19,10 @@ func sayFileCount(n int) string {
 	return fmt.Sprintf("the registry has %d files; at most %d are read", n, maxFiles)
 }
 
+func sayDocument(size, largest int) string {
+	return fmt.Sprintf("the compiled document has %d bytes; at most %d are served", size, largest)
+}
+
 func sayUnsafePath(why string) string { return "unsafe path: " + why }
 
 func sayCaseFold(p, other string) string {
@@ -90,6 +94,7 @@ func sayInternal(what any) string {
 
 const (
 	hintSplit     = "split it over several files"
+	hintDocument  = "look for a comprehension or a template that repeats more than it should"
 	hintMerge     = "finish the merge and commit the file again"
 	hintLFS       = "commit the file itself: git lfs untrack '*.cue', then git add --renormalize ."
 	hintBOM       = "save the file as UTF-8 without a byte order mark"

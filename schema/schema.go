@@ -92,7 +92,7 @@ func Compile(files []File, o Options) Compiled {
 }
 
 func newCompiler(o Options) *compiler {
-	return &compiler{progress: o.Progress, evaluate: evaluateCUE, shape: schemaShape(), index: index{}}
+	return &compiler{progress: o.Progress, evaluate: evaluateCUE, shape: schemaShape(), index: index{}, largest: maxDocument}
 }
 
 // compiler is one run of [Compile].
@@ -102,6 +102,7 @@ type compiler struct {
 	// evaluate turns one unit of work into fragments; it is called from several goroutines. It is a field because it is the seam for
 	// other ways to the same fragments: a validator for pure data, a cache by content.
 	evaluate func(unit) fragments
+	largest  int  // bytes of the document
 	whole    bool // evaluate everything as one instance, whatever the files allow
 	shape    *shape
 	files    map[string][]byte
@@ -149,6 +150,10 @@ func (c *compiler) document(files []File) ([]byte, *fleet.Registry) {
 	document, err := result.render()
 	if err != nil {
 		c.findings.add(refusal(RuleValue, Position{}, "", sayRender(err)))
+		return nil, nil
+	}
+	if len(document) > c.largest {
+		c.findings.add(hinted(refusal(RuleDocument, Position{}, "", sayDocument(len(document), c.largest)), hintDocument))
 		return nil, nil
 	}
 	registry, err := fleet.Decode(document)

@@ -5,9 +5,12 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+
+	"stado.internal/stado/fleet"
 )
 
 // plainHandler writes exactly the message, one line a record: operators grep for these sentences, so nothing stands before or after.
+// Control characters are escaped, whoever let them through: no text of a stranger can write a line of its own or steer the terminal.
 type plainHandler struct {
 	mu  sync.Mutex
 	out io.Writer
@@ -18,7 +21,7 @@ func (h *plainHandler) Enabled(_ context.Context, l slog.Level) bool { return l 
 func (h *plainHandler) Handle(_ context.Context, r slog.Record) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	_, err := io.WriteString(h.out, r.Message+"\n")
+	_, err := io.WriteString(h.out, fleet.EscapeControls(r.Message)+"\n")
 	return err
 }
 

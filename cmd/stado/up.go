@@ -162,11 +162,20 @@ func upSettings(home, dir string) (config.Agent, error) {
 
 // soleHost is the host of a repository that declares exactly one, and empty for any other: then the machine's host name decides.
 func soleHost(dir string) (string, error) {
-	files, err := filepath.Glob(filepath.Join(dir, "hosts", "*.cue"))
-	if err != nil || len(files) != 1 {
+	entries, err := os.ReadDir(filepath.Join(dir, "hosts"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return "", err
 	}
-	return strings.TrimSuffix(filepath.Base(files[0]), ".cue"), nil
+	var hosts []string
+	for _, e := range entries {
+		if name, ok := strings.CutSuffix(e.Name(), ".cue"); ok {
+			hosts = append(hosts, name)
+		}
+	}
+	if len(hosts) != 1 {
+		return "", nil
+	}
+	return hosts[0], nil
 }
 
 // announce prints the block once the registry is served. Until then it says what is being waited on.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // Folder writes files of one directory. The zero value with Path set is ready to use; it is safe for concurrent use on different names.
@@ -114,14 +115,21 @@ func (f Folder) fault(name, step string) error {
 	return f.Fault(name + ":" + step)
 }
 
-// Sweep removes temporary files that a killed writer left behind. Only the owner of the directory may call it, before it writes.
+// Sweep removes temporary files that a killed writer left behind. Only the owner of the directory may call it, before it writes. What is
+// not a plain file is none of them, whatever its name.
 func (f Folder) Sweep() error {
-	left, err := filepath.Glob(filepath.Join(f.Path, ".*.tmp"))
+	entries, err := os.ReadDir(f.Path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
-	for _, p := range left {
-		if err := os.Remove(p); err != nil && !errors.Is(err, os.ErrNotExist) {
+	for _, e := range entries {
+		if !e.Type().IsRegular() || !strings.HasPrefix(e.Name(), ".") || !strings.HasSuffix(e.Name(), ".tmp") {
+			continue
+		}
+		if err := os.Remove(filepath.Join(f.Path, e.Name())); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 	}

@@ -21,9 +21,14 @@ type LimitError struct {
 	Outside bool   // somebody else ended the work, most likely the kernel for want of memory
 }
 
-// Transient reports whether the same work may pass next time, because the state of the machine had a part in its end. Otherwise it meets
-// the same limit again.
+// Transient reports whether the same work may well pass next time, because the state of the machine had a part in its end.
 func (e *LimitError) Transient() bool { return e.Outside || e.Limit == LimitTime }
+
+// Repeats reports whether the same work meets the same limit again on any machine. Memory and processor time that work needs also depend
+// on when the collector runs and on what shares the processor, so work near such a limit may pass another time.
+func (e *LimitError) Repeats() bool {
+	return !e.Outside && (e.Limit == LimitOutput || e.Limit == LimitFile)
+}
 
 // Error is `evaluation limit: memory, 512 MiB, in phase evaluation, last begun hosts/a1.cue`.
 func (e *LimitError) Error() string { return sayLimit(e) }

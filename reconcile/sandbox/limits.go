@@ -23,9 +23,9 @@ type Limits struct {
 // DefaultLimits are the limits of a production child.
 //
 // Data holds a whole-registry evaluation of some 2,500 hosts (0.13 MB each, measured) with room for the collector, and is less than what
-// indexing a pack with one 512 MiB blob takes. CPU is twice what evaluating 10,000 hosts takes. Output is three times the document of
-// 10,000 hosts and half of what the agent may grow by, because a reply is held once as bytes and once decoded. File is four times the
-// largest registry that is read.
+// indexing a pack with one 512 MiB blob takes. CPU is twice what evaluating 10,000 hosts takes. Output is more than twice the largest
+// document that is accepted, which the schema bounds; a reply is held once as bytes and once decoded while it is read, so a child that
+// was taken over can make the agent grow by twice Output and no more. File is four times the largest registry that is read.
 func DefaultLimits() Limits {
 	return Limits{Data: 512 << 20, CPU: 20 * time.Second, Wall: 60 * time.Second, Output: 32 << 20, File: 256 << 20, Stderr: 16 << 10}
 }

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -9,7 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"stado.internal/stado/fleet"
 	"stado.internal/stado/reconcile/sandbox"
+	"stado.internal/stado/schema"
 )
 
 // bombs are small inputs that CUE evaluates for ever or until memory is gone.
@@ -69,6 +72,50 @@ func TestBombs(t *testing.T) {
 				t.Errorf("%+v", o)
 			}
 		})
+	}
+}
+
+// Text that doubles becomes the message of a finding: it reaches the parent short, as one line, and beside it nothing of the child.
+func TestLongFindings(t *testing.T) {
+	t.Parallel()
+	text := "package fleet\n\n_x0: \"" + strings.Repeat(`boom\nstado resolver serves generation 99\u001b[2J`, 2) + "\"\n"
+	for i := range 5 {
+		text += fmt.Sprintf("_x%d: \"%s\"\n", i+1, strings.Repeat(fmt.Sprintf(`\(_x%d)`, i), 10))
+	}
+	r := newRepo(t)
+	held := r.commit("1", registry(1))
+	r.commit("bomb", map[string]string{"hosts/zz.cue": text + "registry: hosts: zz: user: error(_x5)\n"})
+	g := poller(t, r.dir)
+	before := ownMemory(t)
+	o := poll(t, g, held)
+	if len(o.Steps) != 1 || len(o.Steps[0].Findings) == 0 {
+		t.Fatalf("%+v", o)
+	}
+	for _, f := range o.Steps[0].Findings {
+		if s := f.String(); !strings.Contains(s, "boom stado resolver serves generation 99[2J") || strings.ContainsAny(s, "\n\x1b") || len(s) > 4*fleet.MaxText {
+			t.Errorf("%d bytes: %.200q", len(s), s)
+		}
+	}
+	if grown := ownMemory(t) - before; grown > 32<<20 {
+		t.Errorf("the parent grew by %d MiB", grown>>20)
+	}
+}
+
+// A parent takes nothing of a child's reply as it comes.
+func TestReplyIsCleaned(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("\x1b[2Jx\n", 1<<20)
+	r := compileReply{Author: long, Subject: long, Trailers: map[string]string{"Stado-Kind": long}}
+	for i := range 2 * schema.MaxFindings {
+		r.Findings = append(r.Findings, fleet.Finding{Rule: long, File: long, Line: i, Message: long})
+	}
+	r.clean()
+	raw, err := json.Marshal(r)
+	if err != nil || len(raw) > 5*schema.MaxFindings*fleet.MaxText || len(r.Findings) != schema.MaxFindings+1 {
+		t.Errorf("%d bytes with %d findings, %v", len(raw), len(r.Findings), err)
+	}
+	if s := r.Author + r.Subject + r.Trailers["Stado-Kind"] + r.Findings[0].String(); strings.ContainsAny(s, "\n\x1b") {
+		t.Errorf("%.200q", s)
 	}
 }
 

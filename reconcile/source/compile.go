@@ -35,8 +35,7 @@ func judge(files []schema.File, p func(sandbox.Progress)) judgement {
 		p(sandbox.Progress{Phase: phase, File: file})
 	}})
 	if c.Registry != nil {
-		c.Findings = append(c.Findings, policies.Check(c)...)
-		c.Findings.Sort()
+		c.Findings = schema.Limit(append(c.Findings, policies.Check(c)...))
 	}
 	j := judgement{Document: c.Document, Digest: c.Digest, Findings: c.Findings, Positions: c.Positions}
 	if c.Registry != nil {
@@ -60,6 +59,22 @@ type compileReply struct {
 	Subject  string            `json:"subject"`
 	Trailers map[string]string `json:"trailers,omitempty"`
 }
+
+// clean bounds what a child says. A child that evaluates hostile text may itself have become hostile, so its parent does not rely on
+// the child's own bounds.
+func (r *compileReply) clean() {
+	r.Findings = schema.Limit(r.Findings)
+	r.Author, r.Subject = fleet.OneLine(r.Author, maxHeader), fleet.OneLine(r.Subject, maxHeader)
+	for key, value := range r.Trailers {
+		r.Trailers[key] = fleet.OneLine(value, maxTrailer)
+	}
+}
+
+// Characters of an author, of a subject, and of a trailer's value.
+const (
+	maxHeader  = 200
+	maxTrailer = 500
+)
 
 // stepPositions are the places that judging one step against another speaks of; the rest stays in the child.
 func stepPositions(all map[string]schema.Position) map[string]schema.Position {
@@ -86,11 +101,11 @@ func describe(ctx context.Context, r compileRequest) (compileReply, error) {
 func description(c *object.Commit) compileReply {
 	out := compileReply{
 		Time:     c.Committer.When,
-		Author:   oneLine(c.Author.Name+" <"+c.Author.Email+">", 200),
+		Author:   fleet.OneLine(c.Author.Name+" <"+c.Author.Email+">", maxHeader),
 		Trailers: trailers(c.Message),
 	}
 	subject, _, _ := strings.Cut(strings.TrimLeft(c.Message, "\n"), "\n")
-	out.Subject = oneLine(subject, 200)
+	out.Subject = fleet.OneLine(subject, maxHeader)
 	if len(c.ParentHashes) > 0 {
 		out.Parent = c.ParentHashes[0].String()
 	}
@@ -111,27 +126,12 @@ func compile(ctx context.Context, r compileRequest, p func(sandbox.Progress)) (c
 	}
 	out := description(c)
 	if len(findings) > 0 {
-		out.Findings = findings
-		out.Findings.Sort()
+		out.Findings = schema.Limit(findings)
 		return out, nil
 	}
 	out.judgement = judge(files, p)
 	out.Positions = stepPositions(out.Positions)
 	return out, nil
-}
-
-// oneLine is text of an author made fit for a status line.
-func oneLine(s string, n int) string {
-	s = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
-			return -1
-		}
-		return r
-	}, strings.ToValidUTF8(s, "?"))
-	if r := []rune(s); len(r) > n {
-		return string(r[:n]) + "…"
-	}
-	return s
 }
 
 // maxTrailers bounds what one commit may attach.
@@ -149,7 +149,7 @@ func trailers(message string) map[string]string {
 		if !ok || !trailerKey(key) || len(out) == maxTrailers {
 			return nil
 		}
-		out[key] = oneLine(strings.TrimSpace(value), 500)
+		out[key] = fleet.OneLine(strings.TrimSpace(value), maxTrailer)
 	}
 	return out
 }

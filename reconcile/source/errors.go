@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"stado.internal/stado/fleet"
 	"stado.internal/stado/reconcile/sandbox"
 )
 
@@ -63,17 +64,6 @@ func (e *Error) Error() string { return sayError(e) }
 // Unwrap is the cause as a value.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Stalled reports whether the same read will fail in the same way until somebody acts, so that asking more often than once per
-// interval is pointless.
-func (e *Error) Stalled() bool {
-	switch e.Kind {
-	case KindUnreachable, KindTimeout, KindServer, KindBusy, KindNoSpace, KindDamaged, KindInternal:
-		return false
-	default:
-		return true
-	}
-}
-
 // kindOf is the kind of an error; empty when it has none.
 func kindOf(err error) Kind {
 	var e *Error
@@ -85,11 +75,20 @@ func kindOf(err error) Kind {
 
 // failure is the child's form of an [Error]. The cause may quote what a remote sent.
 func failure(kind Kind, phase, remote, cause string) error {
-	return &sandbox.TaskError{Kind: string(kind), Phase: phase, Remote: remote, Message: oneLine(cause, 300)}
+	return &sandbox.TaskError{Kind: string(kind), Phase: phase, Remote: remote, Message: fleet.OneLine(cause, 300)}
 }
 
-// asError gives an error of a sandbox run the form of this package. last is where the work stood.
+// asError gives an error of a sandbox run the form of this package. last is where the work stood. Whatever the child said of itself is
+// made one line here.
 func asError(err error, remote string, last sandbox.Progress) error {
+	err = classed(err, remote, last)
+	if e, ok := err.(*Error); ok {
+		e.Phase, e.Cause = fleet.OneLine(e.Phase, maxHeader), fleet.OneLine(e.Cause, fleet.MaxText)
+	}
+	return err
+}
+
+func classed(err error, remote string, last sandbox.Progress) error {
 	var task *sandbox.TaskError
 	var limit *sandbox.LimitError
 	switch {

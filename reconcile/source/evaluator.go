@@ -54,7 +54,7 @@ func (e Evaluator) run(ctx context.Context, task, dir, rev string) (Verdict, err
 	var reply localReply
 	err = e.Runner.Run(ctx, task, localRequest{Dir: abs, Revision: rev}, &reply, func(p sandbox.Progress) { last = p })
 	if finding, ok := verdictOf(err); ok {
-		return Verdict{Findings: fleet.Findings{finding}}, nil
+		return Verdict{Findings: schema.Limit(fleet.Findings{finding})}, nil
 	}
 	if err == nil {
 		err = reply.verify()
@@ -63,7 +63,7 @@ func (e Evaluator) run(ctx context.Context, task, dir, rev string) (Verdict, err
 		return Verdict{}, asError(err, abs, last)
 	}
 	return Verdict{
-		Commit: reply.Commit, Document: reply.Document, Digest: reply.Digest, Findings: reply.Findings, Positions: reply.Positions,
+		Commit: reply.Commit, Document: reply.Document, Digest: reply.Digest, Findings: schema.Limit(reply.Findings), Positions: reply.Positions,
 	}, nil
 }
 
@@ -88,8 +88,7 @@ func workTree(_ context.Context, r localRequest, p func(sandbox.Progress)) (loca
 
 func judged(commit string, files []schema.File, findings fleet.Findings, p func(sandbox.Progress)) localReply {
 	if len(findings) > 0 {
-		findings.Sort()
-		return localReply{Commit: commit, judgement: judgement{Findings: findings}}
+		return localReply{Commit: commit, judgement: judgement{Findings: schema.Limit(findings)}}
 	}
 	return localReply{Commit: commit, judgement: judge(files, p)}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -20,10 +21,12 @@ type Git struct {
 	log  *slog.Logger
 
 	mu       sync.Mutex
-	last     *memory         // the last poll whose answer stays; nil when there is none
-	verdicts map[string]Step // of the commits of the last offer, by commit
-	hopeless *hopeless       // nil when there is none
-	packs    int             // of the store, when last written
+	last     *memory            // the last poll whose answer stays; nil when there is none
+	resume   resume             // where the next offer goes on
+	verdicts map[string]verdict // of the commits of the last offer, by commit
+	retry    int                // polls until what is not final is judged again; 0: everything is final
+	hopeless *hopeless          // nil when there is none
+	packs    int                // of the store, when last written
 
 	maxSteps int // of one offer
 }
@@ -34,6 +37,18 @@ type memory struct {
 	offer Offer
 }
 
+// resume is the end of a partial offer. It outlives the offer: whether a later part can be remembered has no say in where it begins.
+type resume struct {
+	held  string // the commit that was held then; the end means nothing to another one
+	after string // the last step's commit
+}
+
+// verdict is a step as it was judged, and whether judging it again would say the same on any machine.
+type verdict struct {
+	step  Step
+	final bool
+}
+
 // hopeless is a tip that cannot be read at all, so that a bomb is not fetched at every refresh.
 type hopeless struct {
 	tip   string
@@ -41,7 +56,7 @@ type hopeless struct {
 	polls int // until it is tried again: a remote may be repaired without a new commit
 }
 
-// hopelessPolls is how many polls one hopeless attempt stands for.
+// hopelessPolls is how many polls one attempt stands for that failed at a tip, or that ended in a verdict which is not final.
 const hopelessPolls = 20
 
 // New makes a Git. It touches nothing before the first poll.
@@ -51,7 +66,7 @@ func New(opts Options) *Git {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Git{opts: opts, log: log, verdicts: map[string]Step{}, maxSteps: maxSteps}
+	return &Git{opts: opts, log: log, verdicts: map[string]verdict{}, maxSteps: maxSteps}
 }
 
 // Poll asks the remote for its branch and gives what is new since held. The error is an [*Error] or the context's own. What a commit
@@ -59,6 +74,7 @@ func New(opts Options) *Git {
 func (g *Git) Poll(ctx context.Context, held Anchor) (Offer, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.settle(held)
 	unlock, err := g.lock()
 	if err != nil {
 		return Offer{}, err
@@ -71,6 +87,7 @@ func (g *Git) Poll(ctx context.Context, held Anchor) (Offer, error) {
 	if err != nil {
 		return Offer{}, err
 	}
+	g.age()
 	missing := g.missing()
 	if g.last != nil && g.last.held == held.Commit && g.last.offer.Tip == tip && !g.last.offer.Partial {
 		if missing || g.packs > maxPacks {
@@ -95,6 +112,39 @@ func (g *Git) Poll(ctx context.Context, held Anchor) (Offer, error) {
 		return Offer{}, err
 	}
 	return offer, nil
+}
+
+// settle lets go of what belongs to another question: once a commit is held, nothing asks for its document again. It is called before
+// anything is read, so that an adopted document does not stay in memory for as long as a remote does not answer.
+func (g *Git) settle(held Anchor) {
+	if held.Restart {
+		g.last = nil
+	}
+	if held.Restart || g.resume.held != held.Commit {
+		g.resume = resume{}
+	}
+	if g.last == nil || g.last.held == held.Commit {
+		return
+	}
+	for i, s := range g.last.offer.Steps {
+		if s.Commit == held.Commit {
+			for _, old := range g.last.offer.Steps[:i+1] {
+				delete(g.verdicts, old.Commit)
+			}
+		}
+	}
+	g.last = nil
+}
+
+// age counts a poll, and forgets now and then what is not final: it is judged again, from the held commit on.
+func (g *Git) age() {
+	if g.retry == 0 {
+		return
+	}
+	if g.retry--; g.retry == 0 {
+		maps.DeleteFunc(g.verdicts, func(_ string, v verdict) bool { return !v.final })
+		g.last, g.resume = nil, resume{}
+	}
 }
 
 // remember keeps an error that the same tip brings again.
@@ -135,23 +185,29 @@ func (g *Git) read(ctx context.Context, tip string, held Anchor) (Offer, error) 
 	if err != nil {
 		return Offer{}, err
 	}
-	known := make(map[string]Step, len(commits))
+	known := make(map[string]verdict, len(commits))
 	defer func() { g.verdicts = known }() // also of a poll that ends early, so that the next one gets further
 	size, settled := 0, true
 	for i, commit := range commits {
-		step, lasting, err := g.step(ctx, commit)
+		v, lasting, err := g.step(ctx, commit)
 		if err != nil {
 			return Offer{}, err
 		}
 		if lasting {
-			known[commit] = step
+			known[commit] = v
 		}
 		settled = settled && lasting
-		if size += len(step.Document); size > maxOfferBytes && i > 0 {
+		if !v.final && g.retry == 0 {
+			g.retry = hopelessPolls
+		}
+		if size += len(v.step.Document); size > maxOfferBytes && i > 0 {
 			offer.Partial = true
 			break
 		}
-		offer.Steps = append(offer.Steps, step)
+		offer.Steps = append(offer.Steps, v.step)
+	}
+	if n := len(offer.Steps); offer.Partial && n > 0 {
+		g.resume = resume{held: held.Commit, after: offer.Steps[n-1].Commit}
 	}
 	g.last = nil
 	if settled { // else something is to be judged again at the next poll
@@ -182,37 +238,47 @@ func (g *Git) relate(ctx context.Context, tip string, held Anchor) (Offer, []str
 
 // after is the last commit of a partial offer of which nothing was adopted.
 func (g *Git) after(held Anchor) string {
-	if g.last == nil || g.last.held != held.Commit || !g.last.offer.Partial {
+	if g.resume.held != held.Commit {
 		return ""
 	}
-	return g.last.offer.Steps[len(g.last.offer.Steps)-1].Commit
+	return g.resume.after
 }
 
 // step judges one commit in a child of its own, so that the verdict depends on nothing but the commit. A verdict in which the
-// state of the machine had a part is not lasting.
-func (g *Git) step(ctx context.Context, commit string) (_ Step, lasting bool, _ error) {
-	if s, ok := g.verdicts[commit]; ok {
-		return s, true, nil
+// state of the machine had a part is not lasting: the next poll asks again. One that may have been close to a limit lasts for
+// [hopelessPolls] polls.
+func (g *Git) step(ctx context.Context, commit string) (_ verdict, lasting bool, _ error) {
+	if v, ok := g.verdicts[commit]; ok {
+		return v, true, nil
 	}
 	request := compileRequest{Store: g.opts.Store, Commit: commit}
 	var reply compileReply
 	err := g.run(ctx, taskCompile, request, &reply, 0)
-	var limit *sandbox.LimitError
-	lasting = !errors.As(err, &limit) || !limit.Transient()
+	lasting, final := true, true
 	if finding, ok := verdictOf(err); ok {
+		lasting, final = lastingOf(err)
 		err = g.run(ctx, taskDescribe, request, &reply, 0)
 		reply.Findings = fleet.Findings{finding}
 	}
 	if err != nil {
-		return Step{}, false, err
+		return verdict{}, false, err
 	}
 	if err := reply.verify(); err != nil {
-		return Step{}, false, &Error{Phase: PhaseEvaluation, Remote: g.opts.Remote.URL, Kind: KindInternal, Cause: err.Error(), Err: err}
+		return verdict{}, false, &Error{Phase: PhaseEvaluation, Remote: g.opts.Remote.URL, Kind: KindInternal, Cause: err.Error(), Err: err}
 	}
-	return Step{
+	reply.clean()
+	return verdict{step: Step{
 		Commit: commit, Parent: reply.Parent, Time: reply.Time, Author: reply.Author, Subject: reply.Subject, Trailers: reply.Trailers,
 		Document: reply.Document, Digest: reply.Digest, Generation: reply.Generation, Findings: reply.Findings, Positions: reply.Positions,
-	}, lasting, nil
+	}, final: final}, lasting, nil
+}
+
+// lastingOf says how long the end of an evaluation that is a verdict stands.
+func lastingOf(err error) (lasting, final bool) {
+	if limit, ok := errors.AsType[*sandbox.LimitError](err); ok {
+		return !limit.Transient(), limit.Repeats()
+	}
+	return true, false
 }
 
 // verify checks that a document arrived as it was sent.

@@ -130,13 +130,15 @@ func sweep(dir string) error {
 }
 
 func sweepLocks(dir string) error {
-	top, err := filepath.Glob(filepath.Join(dir, "*.lock"))
-	if err != nil {
+	top, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	for _, p := range top {
-		if err := os.Remove(p); err != nil {
-			return err
+	for _, e := range top {
+		if strings.HasSuffix(e.Name(), ".lock") {
+			if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
 		}
 	}
 	return filepath.WalkDir(filepath.Join(dir, "refs"), func(p string, d fs.DirEntry, err error) error {
@@ -152,6 +154,12 @@ func sweepLocks(dir string) error {
 
 // countPacks is the number of packs of a store: each fetch adds one and nothing ever joins them.
 func countPacks(dir string) int {
-	packs, _ := filepath.Glob(filepath.Join(dir, "objects", "pack", "*.pack")) // a constant pattern cannot be malformed
-	return len(packs)
+	entries, _ := os.ReadDir(filepath.Join(dir, "objects", "pack")) // none before the first fetch
+	n := 0
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), ".pack") {
+			n++
+		}
+	}
+	return n
 }

@@ -53,25 +53,25 @@ func parseRemoteURL(address string) (*url.URL, error) {
 	if err != nil || !strings.Contains(address, "://") {
 		return nil, fmt.Errorf("repository %s is neither an absolute path nor a URL (write /absolute/path, file:///path or https://host/path)", redact(address))
 	}
+	switch u.Scheme { // before the parts of the address, so that one which is never read is told so
+	case "file", "https", "http":
+	default:
+		return nil, fmt.Errorf("repository %s has scheme %q, which is not read (file://, https:// and, from this machine, http:// are)", redact(address), u.Scheme)
+	}
 	if u.User != nil {
 		return nil, fmt.Errorf("repository on %s carries credentials in its URL (remove them and name a credential file)", u.Host)
 	}
 	if u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || strings.HasSuffix(address, "#") {
 		return nil, fmt.Errorf("repository %s has a query or a fragment (remove it)", redact(address))
 	}
-	switch u.Scheme {
-	case "file":
+	if u.Scheme == "file" {
 		if u.Host != "" && u.Host != "localhost" || !path.IsAbs(u.Path) {
 			return nil, fmt.Errorf("repository %s does not name an absolute path of this machine (write file:///absolute/path)", address)
 		}
 		return &url.URL{Scheme: "file", Path: path.Clean(u.Path)}, nil
-	case "https":
-	case "http":
-		if !loopback(u.Hostname()) {
-			return nil, fmt.Errorf("repository %s would be read in clear text (write https://; http:// is read from this machine only)", address)
-		}
-	default:
-		return nil, fmt.Errorf("repository %s has scheme %q, which is not read (file://, https:// and, from this machine, http:// are)", address, u.Scheme)
+	}
+	if u.Scheme == "http" && !loopback(u.Hostname()) {
+		return nil, fmt.Errorf("repository %s would be read in clear text (write https://; http:// is read from this machine only)", address)
 	}
 	if u.Hostname() == "" {
 		return nil, fmt.Errorf("repository %s names no host (write %s://host/path)", address, u.Scheme)
@@ -87,10 +87,14 @@ func loopback(host string) bool {
 	return err == nil && ip.IsLoopback()
 }
 
-// redact drops what stands before the last @ of an address that cannot be parsed: it may be a password.
+// redact drops the parts of an address that may be a secret: what stands before its last @, and its query and fragment. The address
+// need not be one that can be parsed.
 func redact(address string) string {
 	if at := strings.LastIndexByte(address, '@'); at >= 0 {
-		return "…" + address[at:]
+		address = "…" + address[at:]
+	}
+	if i := strings.IndexAny(address, "?#"); i >= 0 {
+		address = address[:i+1] + "…"
 	}
 	return address
 }

@@ -82,7 +82,8 @@ func sayGate(limit, bound, why string) string {
 func limitFinding(e *sandbox.LimitError) fleet.Finding {
 	return fleet.Finding{
 		Rule: RuleLimit, Severity: fleet.SeverityError, File: e.File, Message: e.Error(),
-		Hint: "a registry evaluates in a fraction of these limits; look for a loop or a repetition in that file and what it uses",
+		Hint: "the file named is the one begun last and need not be the cause: look for a loop or a repetition in it, in what it uses and " +
+			"in what was changed with it; a registry evaluates in a fraction of these limits",
 	}
 }
 

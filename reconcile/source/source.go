@@ -19,6 +19,8 @@ type Anchor struct {
 	Commit     string // full object id; empty for a document that was handed over without one
 	Generation fleet.Generation
 	Digest     string
+	// Restart: what was offered after Commit could not be held, so the next offer begins at Commit again even if a part went before.
+	Restart bool
 }
 
 // Step is one commit and what it says. A step without a Document is refused by its Findings.
@@ -79,5 +81,6 @@ const (
 // Packs past maxPacks make reading slow; a store with more is cloned anew when there is nothing else to do.
 const maxPacks = 50
 
-// maxOfferBytes bounds the documents of one offer. The first step always fits.
-const maxOfferBytes = 48 << 20
+// maxOfferBytes bounds the documents of one offer, which the agent holds while none of them is adopted: two of the largest. The first
+// step always fits.
+const maxOfferBytes = 24 << 20
