@@ -33,7 +33,13 @@ const MaxLeap = 1_000_000
 type Registry struct {
 	Directory Directory         `json:"service_directory"`
 	Hosts     map[HostName]Host `json:"hosts,omitempty"`
+	Trust     *Trust            `json:"trust,omitempty"`
 	Policies  Policies          `json:"policies,omitzero"`
+	Presence  *Presence         `json:"presence,omitempty"`
+	Edges     map[EdgeName]Edge `json:"edges,omitempty"`
+	Gateway   *Gateway          `json:"gateway,omitempty"`
+	Objects   *Objects          `json:"objects,omitempty"`
+	Vault     *Vault            `json:"vault,omitempty"`
 }
 
 // Directory is the routing part of the registry.
@@ -116,6 +122,12 @@ type Host struct {
 	ClaimKey          string            `json:"claim_key,omitempty"`
 	Labels            map[string]string `json:"labels,omitempty"`
 	Resolver          *ServiceResolver  `json:"service_resolver,omitempty"`
+	Presence          *HostPresence     `json:"presence,omitempty"`
+	Edge              *EdgeHost         `json:"edge,omitempty"`
+	Relay             *Relay            `json:"relay,omitempty"`
+	Objects           *HostObjects      `json:"objects,omitempty"`
+	Console           *HostView         `json:"console,omitempty"`
+	Metrics           *HostView         `json:"metrics,omitempty"`
 }
 
 // SSHFallback is a further path to a host, tried after the primary one in declared order.
@@ -154,20 +166,6 @@ type Adapter struct {
 	// Mode is the permission of a unix socket bind, in octal ("0660"); empty means 0600.
 	Mode string `json:"mode,omitempty"`
 }
-
-// Policies are the fleet's own settings of the judges.
-type Policies struct {
-	GenerationMode GenerationMode `json:"generation_mode,omitempty"`
-}
-
-// GenerationMode says who writes the generation.
-type GenerationMode string
-
-// The generation modes: the author of a change raises the number, or one job after the merge does.
-const (
-	GenerationAuthored GenerationMode = "authored"
-	GenerationStamped  GenerationMode = "stamped"
-)
 
 // Snapshot is one admitted commit, compiled. It is immutable.
 type Snapshot struct {

@@ -21,6 +21,9 @@ func Check(c schema.Compiled) fleet.Findings {
 	}
 	k := checker{registry: c.Registry, positions: c.Positions}
 	k.authority()
+	k.trust()
+	k.presence()
+	k.edges()
 	for _, name := range k.registry.ServiceNames() {
 		k.service(name, k.registry.Directory.Services[name])
 	}
@@ -107,8 +110,16 @@ func (k *checker) host(name fleet.HostName, h fleet.Host) {
 	for i, f := range h.SSHFallbacks {
 		k.destination(hostPath(name, "ssh_fallbacks", strconv.Itoa(i), "destination"), f.Destination)
 	}
+	var listeners []listener
 	if h.Resolver != nil {
-		k.resolver(name, h.Resolver)
+		listeners = k.resolver(name, h.Resolver)
+	}
+	k.views(name, h, listeners)
+	if h.Edge != nil {
+		k.forwarder(name, h.Edge)
+	}
+	if h.Relay != nil {
+		k.relay(name, h.Relay)
 	}
 }
 

@@ -17,7 +17,8 @@ type listener struct {
 	name string
 }
 
-func (k *checker) resolver(host fleet.HostName, r *fleet.ServiceResolver) {
+// resolver judges the resolver of a host, and returns the listeners that stand.
+func (k *checker) resolver(host fleet.HostName, r *fleet.ServiceResolver) []listener {
 	if r.MaxStaleSeconds < r.RefreshSeconds {
 		p := hostPath(host, "service_resolver", "max_stale_seconds")
 		k.refuse(RuleMaxStale, p, sayMaxStale(r.MaxStaleSeconds, r.RefreshSeconds), hintMaxStale)
@@ -33,6 +34,7 @@ func (k *checker) resolver(host fleet.HostName, r *fleet.ServiceResolver) {
 			raw: a.Bind, path: p + ".bind", name: fmt.Sprintf("the adapter of service %s for consumer %s", a.Service, a.Consumer),
 		}, a.Expose, hintExposed)
 	}
+	return listeners
 }
 
 // listener judges one more bind of a host beside those that stand.

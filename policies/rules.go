@@ -41,7 +41,7 @@ func Rules() []Rule {
 		{ID: RuleLeap, Title: "generation leap", Explanation: "One change raises the generation by at most 1,000,000, so that a bad commit cannot use up the number space."},
 		{ID: RuleEmptyFleet, Title: "empty fleet", Explanation: "A change that removes the last host is a mistake until somebody says it is meant."},
 		{ID: RuleIdentity, Title: "identity of two hosts", Explanation: "A host is found by its name, its host names and the host part of its SSH destination; none of them belongs to two hosts."},
-		{ID: RuleUnknownHost, Title: "unknown host", Explanation: "A service names hosts that the registry declares."},
+		{ID: RuleUnknownHost, Title: "unknown host", Explanation: "A service, a cluster or a slot names hosts that the registry declares."},
 		{ID: RuleNoEndpoint, Title: "active host without endpoint", Explanation: "A host that serves now has an endpoint, the address of the service as seen on it."},
 		{ID: RuleNoService, Title: "unknown service", Explanation: "An adapter leads to a service that the registry declares."},
 		{ID: RuleNoConsumer, Title: "undeclared consumer", Explanation: "An adapter is for a consumer that its service declares."},
@@ -55,6 +55,7 @@ func Rules() []Rule {
 		{ID: RuleProtocol, Title: "tcp endpoint with protocol http", Explanation: "Refusals of an http adapter are HTTP answers, which the client of a tcp:// endpoint cannot read."},
 		{ID: RuleMaxStale, Title: "stale before refreshed", Explanation: "max_stale_seconds is at least refresh_seconds, or every snapshot would be reported stale between two refreshes."},
 	}...)
+	rules = append(rules, nounRules()...)
 	slices.SortFunc(rules, func(a, b Rule) int { return cmp.Compare(a.ID, b.ID) })
 	return rules
 }

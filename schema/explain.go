@@ -179,6 +179,9 @@ func (c *compiler) address(fieldPath string, at Position) string {
 	case "ssh", "destination":
 		_, err = fleet.Destination(value).Parse()
 	case "url":
+		if lastLabel(parentPath(parentPath(fieldPath))) != "endpoints" {
+			return ""
+		}
 		_, err = fleet.ParseEndpoint(value)
 	case "bind", "api_bind":
 		_, err = fleet.ParseBind(value)

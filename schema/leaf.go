@@ -190,13 +190,13 @@ func (l leaf) own(full []string) bool {
 	return true
 }
 
-// sharedPath reports whether absolute labels lead to a part of the registry that never stands in a leaf.
+// sharedPath reports whether absolute labels lead to a part of the registry that never stands in a leaf: all but hosts and services.
 func sharedPath(full []string) bool {
 	switch {
-	case len(full) > 1 && full[1] == "policies":
-		return true
-	case len(full) > 2 && full[1] == directoryLabel:
-		return full[2] == "generation" || full[2] == "authority"
+	case len(full) < 2:
+		return false
+	case full[1] == directoryLabel:
+		return len(full) > 2 && full[2] != servicesLabel
 	}
-	return false
+	return full[1] != hostsLabel
 }

@@ -135,6 +135,9 @@ func retiredSentence(x *ast.BinaryExpr) (string, bool) {
 	if !ok || and.Op != token.AND {
 		return "", false
 	}
+	if null, ok := and.X.(*ast.BasicLit); !ok || null.Kind != token.NULL {
+		return "", false
+	}
 	return errorSentence(x.Y)
 }
 

@@ -102,6 +102,7 @@ func TestHousePlanted(t *testing.T) {
 		{"a folder of one machine", map[string]string{"docs/b.md": "see /wo" + "rk/x\n"}, []string{"machine: docs/b.md"}},
 		{"a proxy of one network", map[string]string{"docs/b.md": "GOPROXY=" + "https://proxy.example\n"}, []string{"machine: docs/b.md"}},
 		{"a dead link", map[string]string{"docs/b.md": "[gone](gone.md)\n"}, []string{"link: docs/b.md"}},
+		{"a pattern that looks like a link", map[string]string{"docs/b.md": "```\n^[a-z](gone)$\n```\n"}, nil},
 		{"a dependency without a reason", map[string]string{"docs/dependencies.md": "none\n"}, []string{"dependency: cuelang.org/go"}},
 		{"two versions of CUE", map[string]string{".ci/tools.mod": "module example.test/m\n\nrequire cuelang.org/go v0.2.0\n"}, []string{"tools: .ci/tools.mod"}},
 		{"an argued exemption", map[string]string{"agent/edge/b.go": "package edge\n\nvar n int\n", ".ci/layers.txt": cleanLayers + "exempt state agent/edge.n : the protocol asks for it\n"}, nil},

@@ -213,6 +213,7 @@ var (
 	// Written in two halves, so that this file does not hold what it refuses.
 	ofOneMachine = regexp.MustCompile(`/wo` + `rk/|/ro` + `ot/|(?i:proxy=` + `http)`)
 	link         = regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
+	fence        = regexp.MustCompile("(?ms)^```.*?^```$") // text in it is not Markdown
 )
 
 func (h *house) checkText(root, rel string, data []byte) {
@@ -227,7 +228,7 @@ func (h *house) checkText(root, rel string, data []byte) {
 	if path.Ext(rel) != ".md" {
 		return
 	}
-	for _, m := range link.FindAllSubmatch(data, -1) {
+	for _, m := range link.FindAllSubmatch(fence.ReplaceAll(data, nil), -1) {
 		target := path.Join(path.Dir(rel), string(m[1]))
 		if _, err := os.Stat(filepath.Join(root, target)); err != nil {
 			h.report("link", rel, "points to %s, which does not exist", target)
