@@ -135,7 +135,7 @@ func (p planner) compare(ctx context.Context) (planAnswer, error) {
 		after, err = p.evaluator.Commit(ctx, p.dir, p.ref)
 	}
 	if err == nil {
-		err = requireDocument(after, side)
+		err = requireAdmitted(after, side)
 	}
 	if err != nil {
 		return planAnswer{}, err
@@ -172,15 +172,28 @@ func requireRepository(dir string) error {
 	return nil
 }
 
-// requireDocument refuses a registry that agents would refuse, by its first finding.
+// requireDocument refuses a revision that does not compile. One that compiles and is refused all the same can be compared with: a
+// repair of it must be possible.
 func requireDocument(v source.Verdict, what string) error {
 	if v.Document != nil {
 		return nil
 	}
-	for _, f := range v.Findings {
+	return fmt.Errorf("%s is itself refused: %s (name a revision that agents admitted)", what, firstError(v.Findings))
+}
+
+// requireAdmitted refuses a registry that agents would refuse, by its first finding.
+func requireAdmitted(v source.Verdict, what string) error {
+	if v.Document != nil && !v.Findings.Refuses() {
+		return nil
+	}
+	return fmt.Errorf("%s is refused: %s (`stado vet` lists everything)", what, firstError(v.Findings))
+}
+
+func firstError(findings fleet.Findings) string {
+	for _, f := range findings {
 		if f.Severity == fleet.SeverityError {
-			return fmt.Errorf("%s is itself refused: %s (`stado vet` lists everything)", what, f)
+			return f.String()
 		}
 	}
-	return fmt.Errorf("%s has no document (`stado vet` says why)", what)
+	return "it has no document"
 }

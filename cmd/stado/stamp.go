@@ -115,7 +115,7 @@ func (s stamper) tip(ctx context.Context) (string, error) {
 func (s stamper) prepare(ctx context.Context, base string) (stampAnswer, error) {
 	current, err := s.evaluator.Commit(ctx, s.dir, base)
 	if err == nil {
-		err = requireDocument(current, "commit "+base[:12])
+		err = requireAdmitted(current, "commit "+base[:12])
 	}
 	if err != nil {
 		return stampAnswer{}, err
