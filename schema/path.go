@@ -1,30 +1,13 @@
 package schema
 
 import (
-	"strconv"
 	"strings"
+
+	"stado.internal/stado/fleet"
 )
 
-// FieldPath joins labels and list indexes to a field path such as hosts.a1.service_resolver.adapters.0.bind. A label that holds a dot
-// or a quote is quoted, so that a path means one field only.
-func FieldPath(labels ...string) string {
-	var b strings.Builder
-	for _, label := range labels {
-		if b.Len() > 0 {
-			b.WriteByte('.')
-		}
-		writeLabel(&b, label)
-	}
-	return b.String()
-}
-
-func writeLabel(b *strings.Builder, label string) {
-	if label == "" || strings.ContainsAny(label, ".\"\\") {
-		b.WriteString(strconv.Quote(label))
-		return
-	}
-	b.WriteString(label)
-}
+// FieldPath is [fleet.FieldPath].
+func FieldPath(labels ...string) string { return fleet.FieldPath(labels...) }
 
 // join is FieldPath(…, label) for a parent that is a field path already.
 func join(parent, label string) string {

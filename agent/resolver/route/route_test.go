@@ -39,34 +39,19 @@ func setService(r *fleet.Registry, edit func(*fleet.Service)) {
 	r.Directory.Services["web"] = s
 }
 
+// What reaches a listener is the matter of fleet.Listeners; here it takes the candidate away, and this machine's addresses are known.
 func TestSelfLoop(t *testing.T) {
-	tests := []struct {
-		name, bind, api, url string
-		own                  []netip.Addr
-		loops                bool
+	for _, tt := range []struct {
+		name, bind, url string
+		own             []netip.Addr
+		loops           bool
 	}{
-		{name: "same address", bind: "127.0.0.1:9000", url: "http://127.0.0.1:9000", loops: true},
-		{name: "localhost", bind: "127.0.0.1:9000", url: "http://localhost:9000", loops: true},
-		{name: "localhost bind", bind: "localhost:9000", url: "tcp://127.0.0.1:9000", loops: true},
-		{name: "mapped", bind: "127.0.0.1:9000", url: "http://[::ffff:127.0.0.1]:9000", loops: true},
-		{name: "unspecified endpoint", bind: "127.0.0.1:9000", url: "http://0.0.0.0:9000", loops: true},
-		{name: "IPv6 loopback", bind: "[::1]:9000", url: "http://[::1]:9000", loops: true},
-		{name: "IPv6 unspecified endpoint", bind: "[::1]:9000", url: "http://[::]:9000", loops: true},
-		{name: "wildcard bind, loopback", bind: "0.0.0.0:9000", url: "http://127.0.0.1:9000", loops: true},
-		{name: "wildcard bind, all of 127/8", bind: "0.0.0.0:9000", url: "http://127.9.9.9:9000", loops: true},
-		{name: "wildcard bind, IPv6 loopback", bind: "[::]:9000", url: "http://[::1]:9000", loops: true},
-		{name: "dual wildcard bind, IPv4 loopback", bind: "[::]:9000", url: "http://127.0.0.1:9000", loops: true},
-		{name: "wildcard bind, address of the ssh destination", bind: "0.0.0.0:9000", url: "http://192.0.2.1:9000", loops: true},
-		{name: "wildcard bind, interface address", bind: "0.0.0.0:9000", url: "http://198.51.100.7:9000", own: []netip.Addr{netip.MustParseAddr("198.51.100.7")}, loops: true},
+		{name: "the adapter", bind: "127.0.0.1:9000", url: "http://localhost:9000", loops: true},
 		{name: "the API", bind: "127.0.0.1:9000", url: "http://localhost:7700", loops: true},
-		{name: "unix", bind: "unix:///run/web.sock", url: "unix:///run/web.sock", loops: true},
 		{name: "another port", bind: "127.0.0.1:9000", url: "http://127.0.0.1:9001"},
-		{name: "another loopback address", bind: "127.0.0.1:9000", url: "http://127.0.0.2:9000"},
-		{name: "another family", bind: "127.0.0.1:9000", url: "http://[::1]:9000"},
-		{name: "wildcard bind, another machine", bind: "0.0.0.0:9000", url: "http://198.51.100.7:9000"},
-		{name: "another socket", bind: "unix:///run/web.sock", url: "unix:///run/other.sock"},
-	}
-	for _, tt := range tests {
+		{name: "an interface address", bind: "0.0.0.0:9000", url: "http://198.51.100.7:9000", own: []netip.Addr{netip.MustParseAddr("198.51.100.7")}, loops: true},
+		{name: "another machine's address", bind: "0.0.0.0:9000", url: "http://198.51.100.7:9000"},
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			table, err := NewTable(snapshot(func(r *fleet.Registry) {
 				r.Hosts["a1"].Resolver.Adapters[0].Bind = tt.bind

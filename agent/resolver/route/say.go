@@ -6,10 +6,10 @@ import (
 	"stado.internal/stado/fleet"
 )
 
-func saySelfLoop(service fleet.ServiceName, endpoint fleet.Endpoint, own listener, host fleet.HostName) string {
-	what := fmt.Sprintf("adapter %s for consumer %s (%s)", own.service, own.consumer, own.declared)
-	if own.api {
-		what = fmt.Sprintf("the resolver API (%s)", own.declared)
+func saySelfLoop(service fleet.ServiceName, endpoint fleet.Endpoint, own fleet.Listener, host fleet.HostName) string {
+	what := fmt.Sprintf("adapter %s for consumer %s (%s)", own.Service, own.Consumer, own.Declared)
+	if own.API {
+		what = fmt.Sprintf("the resolver API (%s)", own.Declared)
 	}
 	return fmt.Sprintf("service %s resolves to %s, which is %s of this resolver on %s: the service directory must carry the address the service listens on, "+
 		"not the stable address published for its clients; relaying it would loop back into this process and no client would ever be answered",

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"stado.internal/stado/agent"
+	"stado.internal/stado/agent/config"
+	"stado.internal/stado/fleet"
+	"stado.internal/stado/fleet/doctor"
+	"stado.internal/stado/reconcile/source"
+)
+
+// doctorAnswer is the JSON answer of `stado registry doctor`.
+type doctorAnswer struct {
+	OK         bool             `json:"ok"`
+	Generation fleet.Generation `json:"generation"`
+	Checked    doctorChecked    `json:"checked"`
+	Findings   []doctor.Finding `json:"findings"`
+}
+
+type doctorChecked struct {
+	Hosts    int `json:"hosts"`
+	Services int `json:"services"`
+	Adapters int `json:"adapters"`
+}
+
+func newRegistryDoctor(a *app) *cobra.Command {
+	var asJSON bool
+	var limits config.Evaluation
+	c := &cobra.Command{
+		Use:   "doctor [DIR]",
+		Short: "Look for mistakes that are no reason to refuse a registry",
+		Long: `Examine the files of the registry repository DIR (default: this directory) for what agents admit and is still most likely a mistake:
+endpoints that are listeners of their own host, hosts without an SSH destination that routes lead to, routes that lead to such hosts only,
+consumers without an adapter, endpoints that are never used, and a vendored schema of another version. Nothing is contacted.
+
+Exit status: 0 nothing found; 1 findings (on stdout), or a registry that is refused; 2 usage.`,
+		Example: "  stado registry doctor\n  stado registry doctor fleet --json",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			dir := "."
+			if len(args) == 1 {
+				dir = args[0]
+			}
+			child, err := childCommand()
+			if err != nil {
+				return refused(err)
+			}
+			if err := requireRepository(dir); err != nil {
+				return refused(err)
+			}
+			v, err := source.Evaluator{Runner: agent.Child(child, limits)}.WorkTree(c.Context(), dir)
+			if err == nil {
+				err = requireAdmitted(v, "the registry in "+dir)
+			}
+			if err != nil {
+				return refused(err)
+			}
+			answer, err := examine(dir, v.Document)
+			if err != nil {
+				return refused(err)
+			}
+			return a.answerDoctor(answer, asJSON)
+		},
+	}
+	f := c.Flags()
+	f.BoolVar(&asJSON, "json", false, "print the answer as JSON")
+	f.IntVar(&limits.MemoryMiB, "evaluation-memory-mib", 0, "data limit of the evaluation, in MiB")
+	f.IntVar(&limits.CPUSeconds, "evaluation-cpu-seconds", 0, "processor time of the evaluation, in seconds")
+	f.IntVar(&limits.WallSeconds, "evaluation-wall-seconds", 0, "time on the clock of the evaluation, in seconds")
+	return c
+}
+
+func examine(dir string, document []byte) (doctorAnswer, error) {
+	registry, err := fleet.Decode(document)
+	if err != nil {
+		return doctorAnswer{}, err
+	}
+	answer := doctorAnswer{
+		Generation: registry.Directory.Generation,
+		Checked:    doctorChecked{Hosts: len(registry.Hosts), Services: len(registry.Directory.Services)},
+		Findings:   append([]doctor.Finding{}, doctor.Examine(registry)...),
+	}
+	for _, h := range registry.Hosts {
+		if h.Resolver != nil {
+			answer.Checked.Adapters += len(h.Resolver.Adapters)
+		}
+	}
+	drift, err := vendoredDrift(dir)
+	if err != nil {
+		return doctorAnswer{}, err
+	}
+	for _, p := range drift {
+		answer.Findings = append(answer.Findings, doctor.Finding{
+			Kind: doctor.DriftedSchema, Subject: p,
+			Detail: p + " is not the file of this version; agents judge with their own, plain cue with this one",
+			Hint:   "run `stado schema export .` and commit the result",
+		})
+	}
+	answer.OK = len(answer.Findings) == 0
+	return answer, nil
+}
+
+func (a *app) answerDoctor(answer doctorAnswer, asJSON bool) error {
+	if asJSON {
+		if err := a.printJSON(answer); err != nil {
+			return refused(err)
+		}
+	} else {
+		for _, f := range answer.Findings {
+			fmt.Fprintf(a.stdout, "%s: %s (%s)\n", f.Kind, f.Detail, f.Hint)
+		}
+		c := answer.Checked
+		fmt.Fprintf(a.stderr, "examined %d host(s), %d service(s) and %d adapter(s) at generation %d: %d finding(s)\n",
+			c.Hosts, c.Services, c.Adapters, answer.Generation, len(answer.Findings))
+	}
+	if !answer.OK {
+		return notReady()
+	}
+	return nil
+}
