@@ -63,7 +63,10 @@ func TestText(t *testing.T) {
 // What GitHub documents of its workflow commands, one row for each rule.
 func TestGitHubCommands(t *testing.T) {
 	t.Parallel()
-	at := func(f fleet.Finding) fleet.Finding { f.Rule, f.Severity = "STADO-GEN-001", fleet.SeverityError; return f }
+	at := func(f fleet.Finding) fleet.Finding {
+		f.Rule, f.Severity = "STADO-GEN-001", fleet.SeverityError
+		return f
+	}
 	for _, tc := range []struct {
 		rule    string
 		finding fleet.Finding
