@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -51,30 +50,22 @@ finds it. Agents never read that copy: they judge with the one inside their own 
 // vendoredDrift lists the files of the vendored schema, by path inside the repository, that differ from this version's: changed, missing
 // or not ours.
 func vendoredDrift(dir string) ([]string, error) {
-	var drift []string
-	want := map[string]bool{}
-	for _, f := range schema.Files() {
-		p := schema.VendorDir() + "/" + f.Path
-		want[p] = true
-		got, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(p)))
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return nil, err
-		}
-		if err != nil || !bytes.Equal(got, f.Data) {
-			drift = append(drift, p)
-		}
-	}
-	entries, err := os.ReadDir(filepath.Join(dir, filepath.FromSlash(schema.VendorDir())))
+	folder := filepath.Join(dir, filepath.FromSlash(schema.VendorDir()))
+	entries, err := os.ReadDir(folder)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
+	var files []schema.File
 	for _, e := range entries {
-		if p := schema.VendorDir() + "/" + e.Name(); !want[p] {
-			drift = append(drift, p)
+		f := schema.File{Path: schema.VendorDir() + "/" + e.Name()}
+		if e.Type().IsRegular() {
+			if f.Data, err = os.ReadFile(filepath.Join(folder, e.Name())); err != nil {
+				return nil, err
+			}
 		}
+		files = append(files, f)
 	}
-	slices.Sort(drift)
-	return drift, nil
+	return schema.VendorDrift(files), nil
 }
 
 func exportSchema(dir string, drift []string) error {

@@ -203,4 +203,3 @@ func (g *listGate) announced(ctx context.Context, r Repository) (map[string]bool
 	}
 	return out, err
 }
-
