@@ -10,12 +10,6 @@ import (
 	"stado.internal/stado/reconcile/store"
 )
 
-// Trailer of a commit that may remove the last host.
-const (
-	allowTrailer    = "Stado-Allow"
-	allowEmptyFleet = "empty-fleet"
-)
-
 // ruleDocument refuses a compiled document that this build cannot decode.
 const ruleDocument = "STADO-DOC-001"
 
@@ -80,7 +74,7 @@ func (w *walk) step(s source.Step, offer source.Offer) {
 	}
 	next := policies.Revision{
 		Registry: registry, Digest: s.Digest, Positions: s.Positions,
-		AllowEmptyFleet: s.Trailers[allowTrailer] == allowEmptyFleet,
+		AllowEmptyFleet: s.Trailers[source.TrailerAllow] == source.AllowEmptyFleet,
 	}
 	switch v := Fence(w.standing, offered); v.Kind {
 	case Same, Advance:

@@ -174,6 +174,9 @@ func gateText(f File) (fleet.Finding, bool) {
 		}
 		return hinted(refusal(RuleNotText, offsetPosition(f, i), "", "the file is not valid UTF-8"), hintText), true
 	}
+	if i := bytes.IndexByte(f.Data, '\r'); i >= 0 {
+		return hinted(refusal(RuleLineEnds, offsetPosition(f, i), "", "the file holds a carriage return"), hintLineEnds), true
+	}
 	if m := mergeMarker.FindIndex(f.Data); m != nil {
 		return hinted(refusal(RuleMarkers, offsetPosition(f, m[0]), "", "the file holds conflict markers"), hintMerge), true
 	}

@@ -29,6 +29,7 @@ const (
 	RuleAttribute   = "STADO-FILE-007"
 	RuleImport      = "STADO-FILE-008"
 	RuleModule      = "STADO-FILE-009"
+	RuleLineEnds    = "STADO-FILE-010"
 	RuleFileSize    = "STADO-LIMIT-001"
 	RuleTotalSize   = "STADO-LIMIT-002"
 	RuleFileCount   = "STADO-LIMIT-003"
@@ -52,6 +53,7 @@ func Rules() []Rule {
 		{RuleAttribute, "external reference", "The attributes @embed, @extern, @if, @ignore, @tag and @experiment make a registry depend on something outside it, or mean different things to different readers."},
 		{RuleImport, "forbidden import", "A registry imports the schema and the packages strings, net, list, struct, regexp and strconv, nothing else."},
 		{RuleModule, "file in cue.mod", "cue.mod holds module.cue and pkg/ only, and stands in the root only; agents use the schema of their binary."},
+		{RuleLineEnds, "carriage returns", "Lines end with a line feed alone. With carriage returns a change of one line is a change of every line, and a text of several lines is another value."},
 		{RuleFileSize, "file too large", "A registry file has at most 256 KiB."},
 		{RuleTotalSize, "registry too large", "The files of a registry have at most 64 MiB together."},
 		{RuleFileCount, "too many files", "A registry has at most 200,000 files."},

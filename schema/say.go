@@ -98,6 +98,7 @@ const (
 	hintMerge     = "finish the merge and commit the file again"
 	hintLFS       = "commit the file itself: git lfs untrack '*.cue', then git add --renormalize ."
 	hintBOM       = "save the file as UTF-8 without a byte order mark"
+	hintLineEnds  = "save the file with Unix line ends: sed -i 's/\\r$//' FILE, and git config core.autocrlf input"
 	hintText      = "save the file as UTF-8 text"
 	hintRename    = "rename one of them"
 	hintPath      = "rename it: letters, digits, dots, underscores and hyphens, at most 128 in a name, at most 16 names in a path"

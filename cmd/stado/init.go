@@ -4,36 +4,46 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
 
 func newInit(a *app) *cobra.Command {
-	var host, ci string
+	var host string
+	var forge integration
 	c := &cobra.Command{
 		Use:   "init [DIR]",
 		Short: "Make a registry repository",
 		Long: `Make a registry repository in DIR (default: this directory), which must be absent or empty: the binding to the schema, the
-vendored schema, one host and one sample service, in one commit on main. Plain 'cue vet -c ./...' passes in it, offline.`,
-		Example: "  stado init fleet\n  stado init fleet --host a1",
+vendored schema, one host and one sample service, in one commit on main. Plain 'cue vet -c ./...' passes in it, offline.
+
+With --ci github or gitlab it also gets the files with which the forge judges every change and gives merged changes their generation
+(generation_mode "stamped"), CODEOWNERS, and a configuration for pre-commit. The forge runs the program that wrote the files, known
+by its digest, from the address of --binary; without --binary from the one in the variable STADO_URL of the project, which GitHub
+does not show to pull requests from forks.`,
+		Example: "  stado init fleet\n  stado init fleet --host a1\n  stado init fleet --ci github --binary https://dl.example.net/stado --owner @acme/platform",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			if ci != "none" {
-				return misused(fmt.Errorf("--ci is %q (this version writes none)", ci))
+			if err := forge.check(); err != nil {
+				return misused(err)
 			}
 			dir := "."
 			if len(args) == 1 {
 				dir = args[0]
 			}
-			return a.initRepository(dir, host)
+			return a.initRepository(dir, host, forge)
 		},
 	}
-	c.Flags().StringVar(&host, "host", "", "name of the first host (default: this machine's host name)")
-	c.Flags().StringVar(&ci, "ci", "none", "continuous integration to write files for: none")
+	f := c.Flags()
+	f.StringVar(&host, "host", "", "name of the first host (default: this machine's host name)")
+	f.StringVar(&forge.CI, "ci", ciNone, "continuous integration to write files for: "+strings.Join(knownCI(), ", "))
+	f.StringVar(&forge.Binary, "binary", "", "https address of this program, for the forge to run")
+	f.StringVar(&forge.Owner, "owner", "", "who reviews what concerns the whole fleet, such as @acme/platform")
 	return c
 }
 
-func (a *app) initRepository(dir, host string) error {
+func (a *app) initRepository(dir, host string, forge integration) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return refused(err)
@@ -41,6 +51,12 @@ func (a *app) initRepository(dir, host string) error {
 	s, err := scaffoldFor(host)
 	if err != nil {
 		return misused(err)
+	}
+	s.integration = forge
+	if forge.Stamped() {
+		if s.Digest, err = ownDigest(); err != nil {
+			return refused(err)
+		}
 	}
 	switch state, err := inspectRepository(dir); {
 	case err != nil:

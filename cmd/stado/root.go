@@ -40,7 +40,7 @@ repository; an agent on each host admits its commits and relays connections to t
 	flags.StringVar(&a.logFormat, "log-format", "text", "form of the lines on stderr: text or json")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return misused(err) })
 	root.AddCommand(
-		newUp(a), newInit(a), newVet(a), newPlan(a), newBump(a), newFmt(a), newVersion(a), newSandbox(a),
+		newUp(a), newInit(a), newVet(a), newPlan(a), newBump(a), newFmt(a), newHook(a), newVersion(a), newSandbox(a),
 		group("agent", "Run and inspect this host's agent", newAgentRun(a), newAgentStatus(a)),
 		group("resolver", "Ask this host's resolver", newResolverStatus(a), newResolverResolve(a), newResolverSnapshot(a)),
 		group("registry", "Read, stamp and examine registries", newRegistryShow(a), newRegistryLog(a), newRegistryStamp(a), newRegistryDoctor(a)),

@@ -5,6 +5,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,7 +18,7 @@ import (
 	"stado.internal/stado/schema"
 )
 
-//go:embed scaffold/*.tmpl
+//go:embed scaffold/*.tmpl scaffold/ci/*.tmpl
 var scaffoldFiles embed.FS
 
 // scaffold is what a new registry repository declares: one host with one adapter to one sample service.
@@ -26,6 +27,7 @@ type scaffold struct {
 	Hostnames                         []string
 	APIPort, AdapterPort, ServicePort int
 	RefreshSeconds, MaxStaleSeconds   int
+	integration
 }
 
 // sampleService is the service that a new registry declares and that `stado up` runs.
@@ -35,7 +37,7 @@ func newScaffold(hostname string) scaffold {
 	host := hostLabel(hostname)
 	s := scaffold{
 		Host: host, APIPort: 7700, AdapterPort: 7701, ServicePort: 7780, RefreshSeconds: 5, MaxStaleSeconds: 60,
-		Hostnames: []string{},
+		Hostnames: []string{}, integration: integration{CI: ciNone},
 	}
 	if full := fleet.NormalizeIdentity(hostname); full != host && hostnamePattern.MatchString(full) {
 		s.Hostnames = append(s.Hostnames, full)
@@ -82,6 +84,11 @@ func (s scaffold) files() (map[string][]byte, error) {
 	for _, f := range schema.Files() {
 		out[schema.VendorDir()+"/"+f.Path] = f.Data
 	}
+	extra, err := s.render()
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(out, extra)
 	return out, nil
 }
 

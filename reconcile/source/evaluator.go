@@ -24,7 +24,18 @@ type Verdict struct {
 	Digest    string
 	Findings  fleet.Findings
 	Positions map[string]schema.Position
+	Parent    string // full object id of the first parent; empty for a root commit, and for what is no commit
+	// AllowEmptyFleet: the commit says in a trailer that the last host is removed on purpose.
+	AllowEmptyFleet bool
+	// Drift lists the files of the vendored schema that differ from the embedded one, when the registry was read whole.
+	Drift []string
 }
+
+// A commit that removes the last host on purpose says so with the trailer `Stado-Allow: empty-fleet`.
+const (
+	TrailerAllow    = "Stado-Allow"
+	AllowEmptyFleet = "empty-fleet"
+)
 
 // Evaluator judges registries of this machine for the command line, with the same child, gates and judges as the agent. It is a value,
 // safe for concurrent use.
@@ -35,24 +46,29 @@ type Evaluator struct {
 // WorkTree judges the CUE files below a directory as they lie there, known to git or not. What the files do wrong is in the verdict;
 // the error, an [*Error] or the context's own, says that they could not be read.
 func (e Evaluator) WorkTree(ctx context.Context, dir string) (Verdict, error) {
-	return e.run(ctx, taskWorkTree, dir, "")
+	return e.local(ctx, taskWorkTree, dir, "")
 }
 
 // Commit judges the registry at a revision (HEAD, origin/main, a tag, an object id or its start) of a local repository. dir is the
 // repository, bare or not, or a directory of its work tree: then the registry is what the revision holds below that directory. Errors
 // are as for [Evaluator.WorkTree].
 func (e Evaluator) Commit(ctx context.Context, dir, rev string) (Verdict, error) {
-	return e.run(ctx, taskRevision, dir, rev)
+	return e.local(ctx, taskRevision, dir, rev)
 }
 
-func (e Evaluator) run(ctx context.Context, task, dir, rev string) (Verdict, error) {
+func (e Evaluator) local(ctx context.Context, task, dir, rev string) (Verdict, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return Verdict{}, &Error{Phase: PhaseRead, Remote: dir, Kind: KindNotFound, Cause: err.Error(), Err: err}
 	}
+	return e.run(ctx, task, localRequest{Dir: abs, Revision: rev}, abs)
+}
+
+// run has the child do a task; where is the directory that errors name.
+func (e Evaluator) run(ctx context.Context, task string, request any, where string) (Verdict, error) {
 	var last sandbox.Progress
 	var reply localReply
-	err = e.Runner.Run(ctx, task, localRequest{Dir: abs, Revision: rev}, &reply, func(p sandbox.Progress) { last = p })
+	err := e.Runner.Run(ctx, task, request, &reply, func(p sandbox.Progress) { last = p })
 	if finding, ok := verdictOf(err); ok {
 		return Verdict{Findings: schema.Limit(fleet.Findings{finding})}, nil
 	}
@@ -60,10 +76,11 @@ func (e Evaluator) run(ctx context.Context, task, dir, rev string) (Verdict, err
 		err = reply.verify()
 	}
 	if err != nil {
-		return Verdict{}, asError(err, abs, last)
+		return Verdict{}, asError(err, where, last)
 	}
 	return Verdict{
 		Commit: reply.Commit, Document: reply.Document, Digest: reply.Digest, Findings: schema.Limit(reply.Findings), Positions: reply.Positions,
+		Parent: reply.Parent, AllowEmptyFleet: reply.AllowEmptyFleet, Drift: reply.Drift,
 	}, nil
 }
 
@@ -75,7 +92,10 @@ type localRequest struct {
 
 type localReply struct {
 	judgement
-	Commit string `json:"commit,omitempty"`
+	Commit          string   `json:"commit,omitempty"`
+	Parent          string   `json:"parent,omitempty"`
+	AllowEmptyFleet bool     `json:"allow_empty_fleet,omitempty"`
+	Drift           []string `json:"drift,omitempty"`
 }
 
 func workTree(_ context.Context, r localRequest, p func(sandbox.Progress)) (localReply, error) {
@@ -83,14 +103,14 @@ func workTree(_ context.Context, r localRequest, p func(sandbox.Progress)) (loca
 	if err != nil {
 		return localReply{}, localFailure(err, r.Dir)
 	}
-	return judged("", files, findings, p), nil
+	return judged(files, findings, p), nil
 }
 
-func judged(commit string, files []schema.File, findings fleet.Findings, p func(sandbox.Progress)) localReply {
+func judged(files []schema.File, findings fleet.Findings, p func(sandbox.Progress)) localReply {
 	if len(findings) > 0 {
-		return localReply{Commit: commit, judgement: judgement{Findings: schema.Limit(findings)}}
+		return localReply{judgement: judgement{Findings: schema.Limit(findings)}}
 	}
-	return localReply{Commit: commit, judgement: judge(files, p)}
+	return localReply{judgement: judge(files, p), Drift: schema.VendorDrift(files)}
 }
 
 func revision(_ context.Context, r localRequest, p func(sandbox.Progress)) (localReply, error) {
@@ -114,7 +134,10 @@ func revision(_ context.Context, r localRequest, p func(sandbox.Progress)) (loca
 	if err != nil {
 		return localReply{}, localFailure(err, r.Dir)
 	}
-	return judged(hash.String(), files, findings, p), nil
+	reply, about := judged(files, findings, p), description(commit)
+	reply.Commit, reply.Parent = hash.String(), about.Parent
+	reply.AllowEmptyFleet = about.Trailers[TrailerAllow] == AllowEmptyFleet
+	return reply, nil
 }
 
 // openLocal opens the repository that dir is or lies in, and says where in its tree dir is. The objects are read through a storage

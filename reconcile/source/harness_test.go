@@ -33,14 +33,22 @@ func newRepo(t *testing.T) repo {
 
 func (r repo) git(args ...string) string { r.t.Helper(); return r.gitIn(nil, args...) }
 
-func (r repo) gitIn(stdin []byte, args ...string) string {
-	r.t.Helper()
+// tryGit runs git where a refusal is what is wanted.
+func (r repo) tryGit(args ...string) error { return r.command(args...).Run() }
+
+func (r repo) command(args ...string) *exec.Cmd {
 	cmd := exec.Command("git", args...)
 	cmd.Dir = r.dir
 	cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + r.dir, "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null",
 		"GIT_AUTHOR_NAME=Ada", "GIT_AUTHOR_EMAIL=ada@example.net", "GIT_COMMITTER_NAME=Ada", "GIT_COMMITTER_EMAIL=ada@example.net",
 	}
+	return cmd
+}
+
+func (r repo) gitIn(stdin []byte, args ...string) string {
+	r.t.Helper()
+	cmd := r.command(args...)
 	cmd.Stdin = bytes.NewReader(stdin)
 	out, err := cmd.CombinedOutput()
 	if err != nil {

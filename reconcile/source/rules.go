@@ -15,6 +15,7 @@ const (
 	RuleTwice     = "STADO-GIT-009"
 	RuleLimit     = "STADO-GIT-010"
 	RuleCrash     = "STADO-GIT-011"
+	RuleUnmerged  = "STADO-GIT-012"
 )
 
 // Rules are the rules of this package in the order of their ids; the list is the caller's own.
@@ -31,5 +32,6 @@ func Rules() []schema.Rule {
 		{ID: RuleTwice, Title: "name twice", Explanation: "One directory of a commit names the same entry twice; git itself never writes that."},
 		{ID: RuleLimit, Title: "evaluation limit", Explanation: "The evaluation ran into its limit of processor time, memory, wall time or output, and was ended."},
 		{ID: RuleCrash, Title: "evaluator crash", Explanation: "The evaluator ended without a verdict."},
+		{ID: RuleUnmerged, Title: "unmerged file", Explanation: "The index holds two versions of the file, because a merge is not finished."},
 	}
 }

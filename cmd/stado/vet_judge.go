@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"stado.internal/stado/fleet"
+	"stado.internal/stado/policies"
+	"stado.internal/stado/reconcile/source"
+)
+
+// vetAnswer is the JSON answer of `stado vet`.
+type vetAnswer struct {
+	OK bool `json:"ok"`
+	// Judged is what was judged: "work tree", "index", or a commit's id.
+	Judged     string           `json:"judged"`
+	Generation fleet.Generation `json:"generation,omitempty"`
+	Digest     string           `json:"digest,omitempty"`
+	Base       string           `json:"base,omitempty"` // commit that the change starts from
+	Findings   fleet.Findings   `json:"findings"`
+}
+
+const (
+	judgedWorkTree = "work tree"
+	judgedIndex    = "index"
+)
+
+// vetter is one judgement that was asked for.
+type vetter struct {
+	evaluator      source.Evaluator
+	dir, base, ref string
+	staged         bool
+}
+
+func (v vetter) judge(ctx context.Context) (vetAnswer, error) {
+	next, answer, err := v.read(ctx)
+	if err != nil {
+		return vetAnswer{}, err
+	}
+	answer.Digest = next.Digest
+	answer.Findings = append(append(answer.Findings, next.Findings...), driftFindings(next.Drift)...)
+	if next.Document != nil {
+		registry, err := fleet.Decode(next.Document)
+		if err != nil {
+			return vetAnswer{}, err
+		}
+		answer.Generation = registry.Directory.Generation
+		if err := v.change(ctx, &answer, next); err != nil {
+			return vetAnswer{}, err
+		}
+	}
+	answer.Findings.Sort()
+	answer.OK = !answer.Findings.Refuses()
+	return answer, nil
+}
+
+// read evaluates what is to be judged.
+func (v vetter) read(ctx context.Context) (source.Verdict, vetAnswer, error) {
+	answer := vetAnswer{Judged: judgedWorkTree, Findings: fleet.Findings{}}
+	switch {
+	case v.ref != "":
+		next, err := v.evaluator.Commit(ctx, v.dir, v.ref)
+		answer.Judged = next.Commit
+		if answer.Judged == "" {
+			answer.Judged = v.ref // an evaluation that met a limit
+		}
+		return next, answer, err
+	case v.staged:
+		repository, err := localRepository(v.dir)
+		if err != nil {
+			return source.Verdict{}, answer, err
+		}
+		answer.Judged = judgedIndex
+		next, err := v.evaluator.Index(ctx, repository)
+		return next, answer, err
+	}
+	if _, err := os.Stat(filepath.Join(v.dir, "cue.mod", "module.cue")); err != nil {
+		return source.Verdict{}, answer, fmt.Errorf("%s is not a registry repository: it has no cue.mod/module.cue (run `stado init` in an empty directory)", v.dir)
+	}
+	next, err := v.evaluator.WorkTree(ctx, v.dir)
+	return next, answer, err
+}
+
+// change adds what the change from the base says. A base that does not compile is judged as far as it goes: a repair must be possible,
+// so it only takes away the comparison.
+func (v vetter) change(ctx context.Context, answer *vetAnswer, next source.Verdict) error {
+	rev, err := v.baseOf(ctx, next)
+	if err != nil || rev == "" {
+		return err
+	}
+	base, err := v.evaluator.Commit(ctx, v.dir, rev)
+	if err != nil {
+		return fmt.Errorf("cannot judge the change from %s: %w", rev, err)
+	}
+	answer.Base = base.Commit
+	if base.Document == nil {
+		answer.Findings = append(answer.Findings, fleet.Finding{
+			Rule: ruleBase, Severity: fleet.SeverityWarning,
+			Message: fmt.Sprintf("the base %s (%.12s) is itself refused, so the change from it was not judged", rev, base.Commit),
+			Hint:    "name a base that agents admitted",
+		})
+		return nil
+	}
+	findings, err := judgeChange(base, next)
+	if err != nil {
+		return err
+	}
+	if v.base != "" {
+		for i := range findings {
+			findings[i].Hint = bumpHint(findings[i], v.base)
+		}
+	}
+	answer.Findings = append(answer.Findings, findings...)
+	return nil
+}
+
+// baseOf is the revision that the change starts from; empty for none: nobody asked, or there is nothing before.
+func (v vetter) baseOf(ctx context.Context, next source.Verdict) (string, error) {
+	switch {
+	case v.base != "":
+		return v.base, nil
+	case v.ref != "":
+		return next.Parent, nil
+	case v.staged:
+		repository, err := localRepository(v.dir)
+		if err != nil {
+			return "", err
+		}
+		if head, err := repository.HasHead(ctx); err != nil || !head {
+			return "", err
+		}
+		return "HEAD", nil
+	}
+	return "", nil
+}
+
+// bumpHint names the command that repairs a generation which others have taken since, as two pull requests do that both wrote the next
+// number and merged without a conflict.
+func bumpHint(f fleet.Finding, base string) string {
+	if f.Rule != policies.RuleReused && f.Rule != policies.RuleRollback {
+		return f.Hint
+	}
+	return "run `stado bump --onto " + base + "` and commit generation.cue: " + f.Hint
+}
+
+// judgeChange judges the step from one registry to the next; both compile.
+func judgeChange(base, next source.Verdict) (fleet.Findings, error) {
+	before, err := fleet.Decode(base.Document)
+	if err != nil {
+		return nil, err
+	}
+	after, err := fleet.Decode(next.Document)
+	if err != nil {
+		return nil, err
+	}
+	return policies.Judge(
+		policies.Revision{Registry: before, Digest: base.Digest, Positions: base.Positions},
+		policies.Revision{Registry: after, Digest: next.Digest, Positions: next.Positions, AllowEmptyFleet: next.AllowEmptyFleet},
+	), nil
+}
+
+// Rules of findings that only the command line makes.
+const (
+	ruleVendor = "STADO-VENDOR-001"
+	ruleBase   = "STADO-BASE-001"
+)
+
+func driftFindings(drift []string) fleet.Findings {
+	var out fleet.Findings
+	for _, p := range drift {
+		out = append(out, fleet.Finding{
+			Rule: ruleVendor, Severity: fleet.SeverityWarning, File: p,
+			Message: "this vendored schema file differs from the one in this version; agents judge with their own",
+			Hint:    "run `stado schema export .` and commit the result",
+		})
+	}
+	return out
+}
