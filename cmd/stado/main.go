@@ -52,6 +52,7 @@ const (
 	exitRefused   = 1
 	exitUsage     = 2
 	exitTransient = 69
+	exitConflict  = 75
 )
 
 // exitError carries an exit code up to main. A nil err ends silently: the answer on stdout has said it all.
@@ -72,6 +73,7 @@ func (e *exitError) Unwrap() error { return e.err }
 func refused(err error) error   { return &exitError{code: exitRefused, err: err} }
 func misused(err error) error   { return &exitError{code: exitUsage, err: err} }
 func transient(err error) error { return &exitError{code: exitTransient, err: err} }
+func conflict(err error) error  { return &exitError{code: exitConflict, err: err} }
 
 // notReady ends with exit code 1 and no further line.
 func notReady() error { return &exitError{code: exitRefused} }

@@ -192,8 +192,10 @@ func TestEdits(t *testing.T) {
 // TestRefusals names the line where a value is computed, and leaves the file as it is.
 func TestRefusals(t *testing.T) {
 	for name, tc := range map[string]struct{ text, path, want string }{
-		"a reference": {"package fleet\n\nregistry: a: b: _x\n_x: 1\n", "a b",
-			"services/shop.cue:3: registry.a.b is computed here, not written as a value, so no program changes it (edit it by hand)"},
+		"a reference": {
+			"package fleet\n\nregistry: a: b: _x\n_x: 1\n", "a b",
+			"services/shop.cue:3: registry.a.b is computed here, not written as a value, so no program changes it (edit it by hand)",
+		},
 		"a reference on the way":  {"package fleet\n\nregistry: a: _x\n_x: {}\n", "a b", "services/shop.cue:3: registry.a.b is computed here"},
 		"a default":               {"package fleet\nregistry: a: *1 | int\n", "a", "services/shop.cue:2: registry.a is computed here"},
 		"an interpolation":        {"package fleet\n_n: 1\nregistry: a: \"\\(_n)\"\n", "a", "services/shop.cue:3: registry.a is computed here"},
