@@ -130,7 +130,7 @@ func removeConsumer(d *change.Draft, service fleet.ServiceName, consumer fleet.C
 		return fmt.Errorf("consumer %s is the last one of service %s (%s), which would serve nobody (remove the service, or add another consumer first)",
 			consumer, service, d.At(servicePath(service, "consumers", string(consumer))...))
 	}
-	d.Accept(func(next *fleet.Registry) error {
+	d.Accept(func(next *fleet.Registry, _ string) error {
 		if _, still := next.Directory.Services[service].Consumers[consumer]; still {
 			return fmt.Errorf("service %s declares consumer %s in another place too, such as a template (edit it by hand)", service, consumer)
 		}

@@ -130,11 +130,7 @@ func (n declaration) create(d *change.Draft, endpoints map[fleet.HostName]fleet.
 	if err != nil {
 		return err
 	}
-	members := v.Members()
-	for _, m := range n.structs() {
-		members = append(members, m)
-	}
-	v.Data = members
+	v.Data = append(v.Members(), n.structs()...)
 	return d.CreateValue("services/"+string(n.name)+".cue", v, servicePath(n.name)...)
 }
 

@@ -32,6 +32,8 @@ type Options struct {
 	Push   bool
 	Remote string // the name of the remote; empty for the branch's own, else origin
 	DryRun bool
+	// Once makes a push that loses the race a conflict at once: the edit is not to be made on what won.
+	Once bool
 	// Expect, when set, is the commit that the change must be made on.
 	Expect string
 	// AllowEmptyFleet permits a change that removes the last host, and says so in the commit.
@@ -96,9 +98,12 @@ func Apply(ctx context.Context, o Options, edit Edit) (Outcome, error) {
 		if t.base, err = r.fetch(ctx, t.remote, t.branch); err != nil {
 			return Outcome{}, err
 		}
+		if err := r.contained(ctx, t); err != nil {
+			return Outcome{}, err
+		}
 		out, err := o.attempt(ctx, r, t, edit)
 		var lost *ConflictError
-		if !errors.As(err, &lost) || o.Expect != "" || attempt == maxAttempts {
+		if !errors.As(err, &lost) || o.Once || o.Expect != "" || attempt == maxAttempts {
 			return out, err
 		}
 	}
@@ -142,20 +147,18 @@ func (o Options) attempt(ctx context.Context, r *repository, t target, edit Edit
 	if out.Diff, err = unified(ctx, scratch, d.base, files); err != nil {
 		return Outcome{}, err
 	}
-	next, err := o.judge(ctx, scratch, d, files)
+	next, digest, err := o.judge(ctx, scratch, d, files)
+	if err == nil && d.accept != nil {
+		err = d.accept(next, digest)
+	}
 	if err != nil {
 		return Outcome{}, err
 	}
 	out.Generation = next.Directory.Generation
-	if d.accept != nil {
-		if err := d.accept(next); err != nil {
-			return Outcome{}, err
-		}
-	}
 	if o.DryRun {
 		return out, nil
 	}
-	message := d.message(out.Generation, o.AllowEmptyFleet)
+	message := d.message(out.Generation, o.AllowEmptyFleet && len(next.Hosts) == 0)
 	if out.Commit, err = r.write(ctx, t.base, filepath.Join(scratch, "index"), message, files); err != nil {
 		return Outcome{}, err
 	}

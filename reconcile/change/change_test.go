@@ -17,6 +17,7 @@ import (
 	"stado.internal/stado/reconcile/sandbox"
 	"stado.internal/stado/reconcile/sandbox/sandboxtest"
 	"stado.internal/stado/reconcile/source"
+	"stado.internal/stado/schema"
 )
 
 // repo is a real repository, written with the installed git.
@@ -187,7 +188,7 @@ func TestUntouched(t *testing.T) {
 		"an existing file":   {edit: func(d *Draft) error { return d.Create("shared.cue", "x", "hosts", "a3", "zone") }, want: "shared.cue exists already"},
 		"what nothing gives": {edit: func(d *Draft) error { return d.Put("x", "trust") }, want: "no file of the registry writes trust"},
 		"not accepted": {edit: func(d *Draft) error {
-			d.Accept(func(next *fleet.Registry) error { return fmt.Errorf("zone is %s now", next.Hosts["a1"].Zone) })
+			d.Accept(func(next *fleet.Registry, _ string) error { return fmt.Errorf("zone is %s now", next.Hosts["a1"].Zone) })
 			return d.Put("z", "hosts", "a1", "zone")
 		}, want: "zone is z now"},
 		"a file that a person edits":  {dirty: func(r repo) { r.write("hosts/a1.cue", files["hosts/a1.cue"]+"// mine\n") }, edit: zone("a1", "z"), want: "not committed yet: hosts/a1.cue;"},
@@ -416,6 +417,74 @@ func TestNextBlob(t *testing.T) {
 		data, rest, err := nextBlob([]byte(in))
 		if (err == nil) != ok || ok && (!bytes.Equal(data, []byte("abc")) || string(rest) != "rest") {
 			t.Errorf("%q: %q %q %v", in, data, rest, err)
+		}
+	}
+}
+
+func TestSplitPath(t *testing.T) {
+	for _, labels := range [][]string{{"a"}, {"hosts", "a.b", "0", "x"}, {"a\"b", "c"}, {""}, {"x", ""}, {"ü", "a\\"}} {
+		p := schema.FieldPath(labels...)
+		if diff := cmp.Diff(labels, splitPath(p)); diff != "" {
+			t.Errorf("%s: %s", p, diff)
+		}
+	}
+}
+
+// TestReplaceParts adds and takes away whole parts of a registry: each has its file, and nothing stays behind.
+func TestReplaceParts(t *testing.T) {
+	r := newRepo(t, "", nil)
+	e := evaluator(t)
+	push := func(text string) error {
+		t.Helper()
+		document, err := ReadDocument(t.Context(), e, "d.json", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = Apply(t.Context(), Options{Dir: r.dir, Evaluator: e}, func(d *Draft) error {
+			d.Subject = Subject{Kind: "push", Summary: "registry: d.json"}
+			return d.Replace(document)
+		})
+		return err
+	}
+	const wiki = `"services": {"wiki": {"active_hosts": ["a1"], "endpoints": {"a1": {"url": "http://127.0.0.1:8080"}}, "consumers": {"people": {}}}}`
+	for i, tc := range []struct{ document, files string }{
+		{
+			`{"service_directory": {"generation": 42, ` + wiki + `}, "hosts": {"a1": {"zone": "x"}, "a3": {}}, "policies": {"generation_mode": "authored"}}`,
+			"generation.cue hosts/a1.cue hosts/a3.cue policies.cue registry.cue services/wiki.cue shared.cue",
+		},
+		{
+			`{"service_directory": {"generation": 43, "authority": {"remote": "https://forge.example/f.git"}}, "hosts": {"a3": {"region": "eu"}}}`,
+			"authority.cue generation.cue hosts/a3.cue registry.cue shared.cue",
+		},
+		{
+			`{"service_directory": {"generation": 44, ` + wiki + `}, "hosts": {"a1": {"zone": "x"}}}`,
+			"generation.cue hosts/a1.cue registry.cue services/wiki.cue shared.cue",
+		},
+	} {
+		if err := push(tc.document); err != nil {
+			t.Fatalf("%d: %v", i, err)
+		}
+		if got := strings.ReplaceAll(r.git("ls-files"), "\n", " "); got != tc.files {
+			t.Errorf("%d: files are %s, want %s", i, got, tc.files)
+		}
+	}
+}
+
+// TestReadDocument names what it refuses with the line of the document.
+func TestReadDocument(t *testing.T) {
+	e := evaluator(t)
+	for text, want := range map[string]string{
+		`[]`: "d.json:1: the document is not a struct",
+		`{`:  "d.json:1: the file is not JSON",
+		`{"service_directory":` + "\n" + `{"generation": 0}}`:                                "d.json:2: STADO-SCHEMA-001",
+		`{"service_directory": {"generation": 1, "policies": 1}, "policies": {}}`:            "unknown field `policies`",
+		`{"service_directory": {"generation": 1}, "registry": 1, "authority": {}}`:           "unknown field `registry`",
+		`{"service_directory": 1}`:                                                           "d.json:1: STADO-SCHEMA-",
+		`{"service_directory": {"generation": 1, "services": []}}`:                           "d.json:1: STADO-SCHEMA-",
+		`{"service_directory": {"generation": 1}, "hosts": {"a": {"labels": {"x y": "z"}}}}`: "d.json:1: STADO-SCHEMA-001",
+	} {
+		if _, err := ReadDocument(t.Context(), e, "d.json", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", text, err, want)
 		}
 	}
 }

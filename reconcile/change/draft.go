@@ -25,7 +25,7 @@ type Draft struct {
 	open          map[string]*edit.File
 	removed       map[string]bool
 	generationSet bool
-	accept        func(*fleet.Registry) error
+	accept        func(*fleet.Registry, string) error
 }
 
 func newDraft(commit string, v source.Verdict, registry *fleet.Registry, files map[string][]byte) *Draft {
@@ -35,9 +35,12 @@ func newDraft(commit string, v source.Verdict, registry *fleet.Registry, files m
 	}
 }
 
-// Accept sets what the result must say beyond being a good registry: the edit meant something, and a template or another file could
-// have kept it from happening.
-func (d *Draft) Accept(check func(next *fleet.Registry) error) { d.accept = check }
+// Accept sets what the result, a document with its digest, must say beyond being a good registry: the edit meant something, and a
+// template or another file could have kept it from happening.
+func (d *Draft) Accept(check func(next *fleet.Registry, digest string) error) { d.accept = check }
+
+// KeepGeneration says that the edit decides about the generation itself.
+func (d *Draft) KeepGeneration() { d.generationSet = true }
 
 // Put makes the field at labels, which count from below `registry`, equal to a Go value with JSON tags, in the file that writes it or
 // the struct around it.

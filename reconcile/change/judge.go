@@ -14,22 +14,22 @@ import (
 )
 
 // judge lays the result out in a directory of its own and asks the evaluator, as `stado vet --base` would.
-func (o Options) judge(ctx context.Context, scratch string, d *Draft, changed map[string][]byte) (*fleet.Registry, error) {
+func (o Options) judge(ctx context.Context, scratch string, d *Draft, changed map[string][]byte) (*fleet.Registry, string, error) {
 	tree := filepath.Join(scratch, "tree")
 	if err := layOut(tree, d.result(changed)); err != nil {
-		return nil, fmt.Errorf("cannot lay out the registry to judge it: %w", err)
+		return nil, "", fmt.Errorf("cannot lay out the registry to judge it: %w", err)
 	}
 	v, err := o.Evaluator.WorkTree(ctx, tree)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	findings := slices.Clone(v.Findings)
 	if v.Document == nil {
-		return nil, &RefusedError{Message: sayResultRefused, Findings: findings}
+		return nil, "", &RefusedError{Message: sayResultRefused, Findings: findings}
 	}
 	next, err := fleet.Decode(v.Document)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	stamped := d.Registry.Policies.GenerationMode == fleet.GenerationStamped
 	for _, f := range policies.Judge(
@@ -43,9 +43,9 @@ func (o Options) judge(ctx context.Context, scratch string, d *Draft, changed ma
 	}
 	if findings.Refuses() {
 		findings.Sort()
-		return nil, &RefusedError{Message: sayResultRefused, Findings: findings}
+		return nil, "", &RefusedError{Message: sayResultRefused, Findings: findings}
 	}
-	return next, nil
+	return next, v.Digest, nil
 }
 
 // layOut writes files below a new directory. Their names come from a commit: none may lead out of it.

@@ -64,7 +64,7 @@ func (r *repository) upstream(ctx context.Context, remote string) (string, strin
 	return name, branch
 }
 
-// fetch gives the commit that the remote's branch is at. The branch here must not have commits that it lacks: they would be pushed too.
+// fetch gives the commit that the remote's branch is at.
 func (r *repository) fetch(ctx context.Context, remote, branch string) (string, error) {
 	if r.says(ctx, "remote", "get-url", remote) == "" {
 		return "", &RefusedError{Message: sayNoRemote(r.dir, remote)}
@@ -79,18 +79,15 @@ func (r *repository) fetch(ctx context.Context, remote, branch string) (string, 
 		}
 		return "", &UnreachableError{Remote: remote, Cause: failed.words}
 	}
-	tip, err := r.line(ctx, "rev-parse", "--verify", "FETCH_HEAD^{commit}")
-	if err != nil {
-		return "", err
+	return r.line(ctx, "rev-parse", "--verify", "FETCH_HEAD^{commit}")
+}
+
+// contained refuses a branch with commits that the remote's tip does not have: they would be pushed along.
+func (r *repository) contained(ctx context.Context, t target) error {
+	if _, err := r.run(ctx, nil, "merge-base", "--is-ancestor", t.head, t.base); err != nil {
+		return &RefusedError{Message: sayAhead(r.branch, t.remote, t.branch)}
 	}
-	head, err := r.tip(ctx)
-	if err != nil {
-		return "", err
-	}
-	if _, err := r.run(ctx, nil, "merge-base", "--is-ancestor", head, tip); err != nil {
-		return "", &RefusedError{Message: sayAhead(r.branch, remote, branch)}
-	}
-	return tip, nil
+	return nil
 }
 
 // files are the registry's CUE files at a commit, by path inside the registry, as git stores them.
@@ -250,7 +247,8 @@ func (r *repository) push(ctx context.Context, remote, branch, base, commit stri
 	case verdict == "":
 		return &UnreachableError{Remote: remote, Cause: failed.words}
 	case raced(verdict):
-		return &ConflictError{Location: remote, Expected: base}
+		now, _, _ := strings.Cut(r.says(ctx, "ls-remote", remote, "refs/heads/"+branch), "\t")
+		return &ConflictError{Location: remote, Expected: base, Actual: now}
 	}
 	return &RefusedError{Message: sayPushRefused(remote, verdict, failed.words)}
 }

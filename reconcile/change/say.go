@@ -104,3 +104,15 @@ func sayNowhere(path string) string {
 func sayExists(name string) string {
 	return fmt.Sprintf("%s exists already and does not declare this (rename it, or edit it by hand)", name)
 }
+
+const sayNotTheDocument = "nothing was changed: some of the difference is computed by the registry's files, so that no edit makes them say this document (change them by hand)"
+
+func sayDocumentRefused(file string) string { return file + " is refused" }
+
+func sayNotDocument(file string) string {
+	return fmt.Sprintf("%s:1: the document is not a struct (a compiled registry, as `stado registry export` prints it, is)", file)
+}
+
+func sayBadName(file string, line int, path string) string {
+	return fmt.Sprintf("%s:%d: the name of %s is not an identifier (1 to 63 lower-case letters, digits, dots, hyphens or underscores, starting and ending with a letter or a digit)", file, line, path)
+}

@@ -73,6 +73,18 @@ func (f *File) Bytes() []byte {
 // Has reports whether the file writes the field.
 func (f *File) Has(labels ...string) bool { return len(f.sites(labels)) > 0 }
 
+// Empty reports whether the file says nothing: it has at most a package clause, imports and comments.
+func (f *File) Empty() bool {
+	for _, d := range f.tree.Decls {
+		switch d.(type) {
+		case *ast.Package, *ast.ImportDecl, *ast.CommentGroup:
+		default:
+			return false
+		}
+	}
+	return true
+}
+
 // Put makes the field at labels equal to a value. A field that is there is changed in place: of structs and lists only the parts that
 // differ, so that comments stay beside what they are about. One that is not there is added to the innermost struct that the file
 // writes on the way to it.

@@ -220,6 +220,14 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+func TestEmpty(t *testing.T) {
+	for text, want := range map[string]bool{"": true, "// c\n\npackage fleet\n\nimport \"strings\"\n": true, "package fleet\nregistry: {}\n": false, "x: 1\n": false, "_x: 1\n": false} {
+		if got := open(t, text).Empty(); got != want {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+}
+
 func TestBadText(t *testing.T) {
 	for name, text := range map[string]string{
 		"syntax": "package fleet\nregistry: {\n", "nesting": "package fleet\nx: " + strings.Repeat("[", 100_000),
