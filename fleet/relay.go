@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -52,8 +53,12 @@ func ParseAttach(raw string) (Attachment, error) {
 	} else if p, ok := strings.CutPrefix(raw, "unix://"); ok {
 		a = Attachment{Path: p}
 	}
-	if !cleanSocketPath(a.Path) || a.Host == "" && strings.HasPrefix(raw, "host:") {
-		return Attachment{}, fmt.Errorf("slot socket %s does not name a clean absolute path (write unix:///run/app.sock or host://HOST/run/app.sock)", raw)
+	err := socketPath(a.Path)
+	if err == nil && a.Host == "" && strings.HasPrefix(raw, "host:") {
+		err = errors.New("does not name a host")
+	}
+	if err != nil {
+		return Attachment{}, fmt.Errorf("slot socket %s %w (write unix:///run/app.sock or host://HOST/run/app.sock)", raw, err)
 	}
 	return a, nil
 }

@@ -154,13 +154,14 @@ func TestLimitIsRepeatable(t *testing.T) {
 
 // TestFindingsAreShortLines evaluates text of ten megabytes, with line ends and codes for a terminal, that becomes the message of a finding.
 func TestFindingsAreShortLines(t *testing.T) {
-	text := "_a: \"" + strings.Repeat(`boom\nstado resolver serves\u001b[2J `, 30) + "\"\n"
+	var text strings.Builder
+	text.WriteString("_a: \"" + strings.Repeat(`boom\nstado resolver serves\u001b[2J `, 30) + "\"\n")
 	last := "_a"
 	for _, next := range []string{"_b", "_c", "_d", "_e"} {
-		text += next + `: "` + strings.Repeat(`\(`+last+`)`, 10) + "\"\n"
+		text.WriteString(next + `: "` + strings.Repeat(`\(`+last+`)`, 10) + "\"\n")
 		last = next
 	}
-	got := Compile(withBase([]File{cueFile("long.cue", text+"registry: hosts: zz: user: error(_e)\n")}), Options{})
+	got := Compile(withBase([]File{cueFile("long.cue", text.String()+"registry: hosts: zz: user: error(_e)\n")}), Options{})
 	if len(got.Findings) == 0 || !strings.HasPrefix(got.Findings[0].Message, "boom stado") {
 		t.Fatalf("%v", got.Findings)
 	}

@@ -92,12 +92,16 @@ func (s scaffold) files() (map[string][]byte, error) {
 	return out, nil
 }
 
-// write makes the repository beside dir and renames it into place, so that an interrupted scaffold leaves nothing that looks like one.
-func (s scaffold) write(dir string) (err error) {
+func (s scaffold) write(dir string) error {
 	files, err := s.files()
 	if err != nil {
 		return err
 	}
+	return writeRepository(dir, files, "registry: one host, one sample service")
+}
+
+// writeRepository makes a repository beside dir and renames it into place, so that an interrupted one leaves nothing that looks like it.
+func writeRepository(dir string, files map[string][]byte, message string) (err error) {
 	parent := filepath.Dir(dir)
 	if err := os.MkdirAll(parent, 0o755); err != nil {
 		return err
@@ -127,7 +131,7 @@ func (s scaffold) write(dir string) (err error) {
 			return err
 		}
 	}
-	if err := commitAll(tmp, "registry: one host, one sample service"); err != nil {
+	if err := commitAll(tmp, message); err != nil {
 		return err
 	}
 	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {

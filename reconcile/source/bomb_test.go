@@ -78,13 +78,14 @@ func TestBombs(t *testing.T) {
 // Text that doubles becomes the message of a finding: it reaches the parent short, as one line, and beside it nothing of the child.
 func TestLongFindings(t *testing.T) {
 	t.Parallel()
-	text := "package fleet\n\n_x0: \"" + strings.Repeat(`boom\nstado resolver serves generation 99\u001b[2J`, 2) + "\"\n"
+	var text strings.Builder
+	text.WriteString("package fleet\n\n_x0: \"" + strings.Repeat(`boom\nstado resolver serves generation 99\u001b[2J`, 2) + "\"\n")
 	for i := range 5 {
-		text += fmt.Sprintf("_x%d: \"%s\"\n", i+1, strings.Repeat(fmt.Sprintf(`\(_x%d)`, i), 10))
+		text.WriteString(fmt.Sprintf("_x%d: \"%s\"\n", i+1, strings.Repeat(fmt.Sprintf(`\(_x%d)`, i), 10)))
 	}
 	r := newRepo(t)
 	held := r.commit("1", registry(1))
-	r.commit("bomb", map[string]string{"hosts/zz.cue": text + "registry: hosts: zz: user: error(_x5)\n"})
+	r.commit("bomb", map[string]string{"hosts/zz.cue": text.String() + "registry: hosts: zz: user: error(_x5)\n"})
 	g := poller(t, r.dir)
 	before := ownMemory(t)
 	o := poll(t, g, held)

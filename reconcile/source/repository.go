@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"stado.internal/stado/fleet"
 )
 
 // Repository is a git repository of this machine, read with the installed git. The library reads neither the index of every kind of
@@ -130,7 +132,7 @@ func (r Repository) failure(err error, words string) error {
 		return err
 	}
 	first, _, _ := strings.Cut(strings.TrimSpace(words), "\n")
-	e := &Error{Phase: PhaseRead, Remote: r.Dir, Kind: KindDamaged, Cause: oneLine(first, 300), Err: err}
+	e := &Error{Phase: PhaseRead, Remote: r.Dir, Kind: KindDamaged, Cause: fleet.OneLine(first, 300), Err: err}
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err

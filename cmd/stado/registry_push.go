@@ -1,0 +1,125 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"stado.internal/stado/reconcile/change"
+)
+
+// pushReceipt is the JSON answer of `stado registry push`. Its generations are versions of the store: commits.
+type pushReceipt struct {
+	Schema   string `json:"schema"`
+	State    string `json:"state"` // pushed, conflict or planned
+	Location string `json:"location"`
+	Expected string `json:"expected_generation"` // what --if-generation named, else what was read
+	Actual   string `json:"actual_generation"`   // what the store held; empty when it did not say
+	New      string `json:"generation,omitempty"`
+	Replaced string `json:"replaced,omitempty"`
+	Diff     string `json:"diff,omitempty"`
+}
+
+const pushSchema = "stado.registry-push-receipt.v1"
+
+// pushing are the flags of `stado registry push`.
+type pushing struct {
+	changing
+	token             string
+	force, allowEmpty bool
+}
+
+func newRegistryPush(a *app) *cobra.Command {
+	var f pushing
+	c := &cobra.Command{
+		Use:   "push PATH|-",
+		Short: "Make the registry say a whole document",
+		Long: `Make the registry say the document PATH, a compiled registry as 'stado registry pull' and 'export' print it. The store is git: the
+branch of the repository's remote, or of the repository itself when it has no remote; its version is a commit id. What differs from
+what the store holds is edited in the files that say it, so that comments, formatting and templates stay; a difference that files
+compute is refused. The document carries its own generation, which must advance when anything else changes.
+
+--if-generation makes the push a compare-and-swap on a version that was read before; without it, on what is read now. --force passes
+the guard against a document that lacks a top-level key, and nothing else: no agent admits a generation that falls. A document
+without hosts is taken with --allow-empty-fleet only.
+
+Exit status: 0 done, 1 refused (nothing is changed), 2 usage, 69 the remote does not answer, 75 the store holds another version; then
+the receipt says which.`,
+		Example: "  stado registry pull >r.json && edit r.json && stado registry push r.json\n" +
+			"  stado registry push r.json --if-generation \"$(stado registry pull --generation-only)\" --json",
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			document, name, err := readDocument(c, args[0])
+			if err != nil {
+				return err
+			}
+			return a.push(c, f, name, document)
+		},
+	}
+	c.Flags().StringVar(&f.repository, "repository", ".", "the registry repository, bare or with a work tree")
+	c.Flags().StringVar(&f.remote, "remote", "", "the remote that is the store (default: the branch's own, else origin, else the repository itself)")
+	c.Flags().StringVar(&f.token, "if-generation", "", "the version of the store that the document replaces: a full commit id")
+	c.Flags().BoolVar(&f.force, "force", false, "take a document that lacks a top-level key of the current one")
+	c.Flags().BoolVar(&f.allowEmpty, "allow-empty-fleet", false, "take a document without hosts")
+	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "print the difference and change nothing")
+	c.Flags().BoolVar(&f.asJSON, "json", false, "print the receipt as JSON")
+	return c
+}
+
+func (a *app) push(c *cobra.Command, f pushing, name string, document change.Document) error {
+	location, remote, err := change.Store(c.Context(), change.Options{Dir: f.repository, Remote: f.remote})
+	if err != nil {
+		return changeExit(err)
+	}
+	f.push = remote
+	o := change.Options{Expect: f.token, Once: true, AllowEmptyFleet: f.allowEmpty}
+	out, err := a.applyWith(c, f.changing, o, func(d *change.Draft) error {
+		d.Subject = change.Subject{Kind: "push", Summary: fmt.Sprintf("registry: generation %d from %s", document.Registry.Directory.Generation, name)}
+		missing, err := d.MissingKeys(document)
+		if err != nil {
+			return err
+		}
+		if len(missing) > 0 && !f.force {
+			return fmt.Errorf("%s lacks what the registry has: %s (add it, or say --force if it is to go)", name, strings.Join(missing, ", "))
+		}
+		return d.Replace(document)
+	})
+	receipt := pushReceipt{Schema: pushSchema, State: "pushed", Location: location, Expected: f.token, Actual: out.Base, New: out.Commit, Replaced: out.Base, Diff: ""}
+	var lost *change.ConflictError
+	if errors.As(err, &lost) {
+		receipt = pushReceipt{Schema: pushSchema, State: "conflict", Location: location, Expected: lost.Expected, Actual: lost.Actual}
+		return errors.Join(a.answerPush(f, name, receipt, out), err)
+	}
+	if err != nil {
+		return err
+	}
+	if receipt.Expected == "" {
+		receipt.Expected = out.Base
+	}
+	switch {
+	case !out.Changed:
+		receipt.New = out.Base // the store says the document already
+	case out.Commit == "":
+		receipt.State, receipt.Replaced, receipt.Diff = statusPlanned, "", out.Diff
+	}
+	return a.answerPush(f, name, receipt, out)
+}
+
+func (a *app) answerPush(f pushing, name string, r pushReceipt, out change.Outcome) error {
+	if out.Behind != "" {
+		fmt.Fprintf(a.stderr, "the push was taken, but the branch here was not moved (run git pull): %s\n", out.Behind)
+	}
+	switch {
+	case f.asJSON:
+		return a.printJSON(r)
+	case r.State == "conflict":
+		fmt.Fprintf(a.stdout, "conflict %s expected_generation=%s actual_generation=%s\n", r.Location, r.Expected, dash(r.Actual))
+	case r.State == statusPlanned:
+		fmt.Fprint(a.stdout, r.Diff)
+	default:
+		fmt.Fprintf(a.stdout, "pushed %s -> %s generation=%s replaced=%s\n", name, r.Location, r.New, r.Replaced)
+	}
+	return nil
+}

@@ -1,0 +1,264 @@
+package change
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// repository is a person's registry repository, bare or with a work tree.
+type repository struct {
+	runner
+	dir    string // as it was named
+	prefix string // where the registry is inside the repository: empty, or a path that ends with a slash
+	branch string
+	bare   bool
+}
+
+func openRepository(ctx context.Context, dir string) (*repository, error) {
+	r := &repository{runner: runner{dir: dir}, dir: dir}
+	bare, err := r.line(ctx, "rev-parse", "--is-bare-repository")
+	if err != nil {
+		var failed *gitError
+		if errors.As(err, &failed) {
+			return nil, &RefusedError{Message: sayNoRepository(dir, failed.words)}
+		}
+		return nil, err
+	}
+	if r.bare = bare == "true"; !r.bare {
+		if r.prefix, err = r.line(ctx, "rev-parse", "--show-prefix"); err != nil {
+			return nil, err
+		}
+	}
+	if r.branch = r.says(ctx, "symbolic-ref", "--quiet", "--short", "HEAD"); r.branch == "" {
+		return nil, &RefusedError{Message: sayDetached(dir)}
+	}
+	return r, nil
+}
+
+// tip is the commit of the branch.
+func (r *repository) tip(ctx context.Context) (string, error) {
+	id, err := r.line(ctx, "rev-parse", "--verify", "--quiet", "refs/heads/"+r.branch+"^{commit}")
+	if err != nil {
+		return "", &RefusedError{Message: sayNoCommit(r.dir, r.branch)}
+	}
+	return id, nil
+}
+
+// upstream is the remote that the branch is pushed to, and its branch there.
+func (r *repository) upstream(ctx context.Context, remote string) (string, string) {
+	name := r.says(ctx, "config", "branch."+r.branch+".remote")
+	branch := strings.TrimPrefix(r.says(ctx, "config", "branch."+r.branch+".merge"), "refs/heads/")
+	switch {
+	case remote != "" && remote != name:
+		return remote, r.branch
+	case name == "":
+		return "origin", r.branch
+	case branch == "":
+		return name, r.branch
+	}
+	return name, branch
+}
+
+// fetch gives the commit that the remote's branch is at.
+func (r *repository) fetch(ctx context.Context, remote, branch string) (string, error) {
+	if r.says(ctx, "remote", "get-url", remote) == "" {
+		return "", &RefusedError{Message: sayNoRemote(r.dir, remote)}
+	}
+	if _, err := r.run(ctx, nil, "fetch", "--quiet", "--no-tags", remote, "refs/heads/"+branch); err != nil {
+		var failed *gitError
+		if !errors.As(err, &failed) {
+			return "", err
+		}
+		if strings.Contains(failed.words, "couldn't find remote ref") {
+			return "", &RefusedError{Message: sayNoBranch(remote, branch)}
+		}
+		return "", &UnreachableError{Remote: remote, Cause: failed.words}
+	}
+	return r.line(ctx, "rev-parse", "--verify", "FETCH_HEAD^{commit}")
+}
+
+// contained refuses a branch with commits that the remote's tip does not have: they would be pushed along.
+func (r *repository) contained(ctx context.Context, t target) error {
+	if _, err := r.run(ctx, nil, "merge-base", "--is-ancestor", t.head, t.base); err != nil {
+		return &RefusedError{Message: sayAhead(r.branch, t.remote, t.branch)}
+	}
+	return nil
+}
+
+// files are the registry's CUE files at a commit, by path inside the registry, as git stores them.
+func (r *repository) files(ctx context.Context, commit string) (map[string][]byte, error) {
+	args := []string{"ls-tree", "-r", "-z", "--full-tree", commit}
+	if r.prefix != "" {
+		args = append(args, "--", r.prefix)
+	}
+	list, err := r.run(ctx, nil, args...)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	var wanted bytes.Buffer
+	for entry := range strings.SplitSeq(strings.TrimSuffix(string(list), "\x00"), "\x00") {
+		meta, name, _ := strings.Cut(entry, "\t")
+		words := strings.Fields(meta)
+		name = strings.TrimPrefix(name, r.prefix)
+		if len(words) == 3 && words[1] == "blob" && strings.HasSuffix(name, ".cue") && !hidden(name) {
+			names = append(names, name)
+			wanted.WriteString(words[2] + "\n")
+		}
+	}
+	blobs, err := r.run(ctx, wanted.Bytes(), "cat-file", "--batch")
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string][]byte, len(names))
+	for _, name := range names {
+		data, rest, err := nextBlob(blobs)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read %s at commit %.12s: %w", name, commit, err)
+		}
+		out[name], blobs = data, rest
+	}
+	return out, nil
+}
+
+// nextBlob takes one answer off the output of git cat-file --batch: `ID blob SIZE`, a newline, the bytes, a newline.
+func nextBlob(out []byte) (data, rest []byte, err error) {
+	head, body, ok := bytes.Cut(out, []byte("\n"))
+	words := bytes.Fields(head)
+	if !ok || len(words) != 3 {
+		return nil, nil, fmt.Errorf("git cat-file says %q", head)
+	}
+	size, err := strconv.Atoi(string(words[2]))
+	if err != nil || size < 0 || size+1 > len(body) {
+		return nil, nil, fmt.Errorf("git cat-file says %q", head)
+	}
+	return body[:size:size], body[size+1:], nil
+}
+
+// hidden reports whether a file or a directory above it starts with a dot: no part of a registry.
+func hidden(name string) bool {
+	for part := range strings.SplitSeq(name, "/") {
+		if strings.HasPrefix(part, ".") {
+			return true
+		}
+	}
+	return false
+}
+
+// dirty refuses to touch files that a person has changed and not committed: the edit was made on what is committed.
+func (r *repository) dirty(ctx context.Context, paths []string) error {
+	if r.bare {
+		return nil
+	}
+	args := []string{"status", "--porcelain", "-z", "--untracked-files=all", "--"}
+	for _, p := range paths {
+		args = append(args, ":(top,literal)"+r.prefix+p)
+	}
+	out, err := r.run(ctx, nil, args...)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for entry := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
+		if len(entry) > 3 {
+			names = append(names, strings.TrimPrefix(entry[3:], r.prefix))
+		}
+	}
+	if len(names) > 0 {
+		return &RefusedError{Message: sayDirty(names)}
+	}
+	return nil
+}
+
+// write makes a commit object of changed files; no branch names it yet. A nil file is one that goes.
+func (r *repository) write(ctx context.Context, base, index, message string, files map[string][]byte) (string, error) {
+	staged := runner{dir: r.dir, env: []string{"GIT_INDEX_FILE=" + index}}
+	if _, err := staged.run(ctx, nil, "read-tree", base); err != nil {
+		return "", err
+	}
+	var entries bytes.Buffer
+	for name, data := range files {
+		full := path.Join(r.prefix, name)
+		if data == nil {
+			fmt.Fprintf(&entries, "0 %s\t%s\x00", strings.Repeat("0", len(base)), full)
+			continue
+		}
+		blob, err := staged.run(ctx, data, "hash-object", "-w", "--stdin")
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(&entries, "100644 %s\t%s\x00", bytes.TrimSpace(blob), full)
+	}
+	if _, err := staged.run(ctx, entries.Bytes(), "update-index", "-z", "--index-info"); err != nil {
+		return "", err
+	}
+	tree, err := staged.line(ctx, "write-tree")
+	if err != nil {
+		return "", err
+	}
+	args := []string{"commit-tree", tree, "-p", base}
+	if r.says(ctx, "config", "--type=bool", "commit.gpgsign") == "true" {
+		args = append(args, "-S")
+	}
+	id, err := r.run(ctx, []byte(message), args...)
+	return string(bytes.TrimSpace(id)), err
+}
+
+// advance moves the branch from base to the commit, and the work tree with it. Changes that a person has in other files stay.
+func (r *repository) advance(ctx context.Context, base, commit string) error {
+	if r.bare {
+		_, err := r.run(ctx, nil, "update-ref", "-m", "stado", "refs/heads/"+r.branch, commit, base)
+		return r.lost(ctx, base, err)
+	}
+	_, err := r.run(ctx, nil, "merge", "--quiet", "--ff-only", "--no-stat", commit)
+	return r.lost(ctx, base, err)
+}
+
+// lost tells a branch that moved meanwhile from other failures.
+func (r *repository) lost(ctx context.Context, base string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if now := r.says(ctx, "rev-parse", "--verify", "refs/heads/"+r.branch); now != "" && now != base {
+		return &ConflictError{Location: r.dir, Expected: base, Actual: now}
+	}
+	return err
+}
+
+// push offers the commit to the remote's branch, which takes it only if it has not moved since base.
+func (r *repository) push(ctx context.Context, remote, branch, base, commit string) error {
+	_, err := r.run(ctx, nil, "push", "--porcelain", remote, commit+":refs/heads/"+branch)
+	var failed *gitError
+	if !errors.As(err, &failed) {
+		return err
+	}
+	verdict := ""
+	for line := range strings.Lines(failed.stdout) {
+		if strings.HasPrefix(line, "!") {
+			verdict = strings.TrimSpace(line)
+		}
+	}
+	switch {
+	case verdict == "":
+		return &UnreachableError{Remote: remote, Cause: failed.words}
+	case raced(verdict):
+		now, _, _ := strings.Cut(r.says(ctx, "ls-remote", remote, "refs/heads/"+branch), "\t")
+		return &ConflictError{Location: remote, Expected: base, Actual: now}
+	}
+	return &RefusedError{Message: sayPushRefused(remote, verdict, failed.words)}
+}
+
+// raced recognises git's words for a branch that moved: before the push was sent, or while the server took it.
+func raced(verdict string) bool {
+	for _, words := range []string{"[rejected]", "failed to update ref", "cannot lock ref", "failed to lock", "incorrect old value", "fetch first", "non-fast-forward"} {
+		if strings.Contains(verdict, words) {
+			return true
+		}
+	}
+	return false
+}
