@@ -213,7 +213,7 @@ func (r *Relays) sweep(now time.Time) (left bool) {
 			continue
 		}
 		m.watched.Store(false)
-		if m.blocked.Load() { // it began to stand after the look
+		if blocked(m.stands.Load()) { // it began to stand after the look
 			r.watch(m)
 		}
 	}
