@@ -1,12 +1,14 @@
 package resolver
 
 import (
+	"errors"
 	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -306,8 +308,8 @@ func TestShutdown(t *testing.T) {
 	}
 	_ = finishing.Close()
 	<-ended
-	if got, err := io.ReadAll(hanging); len(got) != 0 {
-		t.Errorf("%q, %v", got, err)
+	if got, err := io.ReadAll(hanging); len(got) != 0 || !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("a relay that was cut read %q, %v", got, err)
 	}
 	data, err := os.ReadFile(filepath.Join(g.folder, status.WaitingFile))
 	if err != nil || strings.TrimSpace(string(data)) != "[]" {

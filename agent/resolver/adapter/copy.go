@@ -68,7 +68,7 @@ func newCopying(wake func()) *copying {
 	}
 }
 
-// run copies until one side stops it. The source with a nil error is the end of its stream.
+// run copies until one side stops it. The source with a nil error is the end of its stream, all of which was passed on.
 func (d *direction) run() (side, error) {
 	d.onReadable, d.onWritable = d.readable, d.writable
 	begun := false
@@ -78,7 +78,7 @@ func (d *direction) run() (side, error) {
 		}
 		if d.n == 0 {
 			d.release()
-			return source, nil
+			return source, d.from.severed()
 		}
 		if !begun && !d.first() {
 			d.release()
@@ -223,11 +223,20 @@ func (d *direction) writable(fd uintptr) bool {
 	return true
 }
 
-func (d *direction) put(fd int) (int, error) {
+// put writes once. It keeps a failure together with the write that took it off the socket, so that the reader of the other direction
+// never sees the one without the other.
+func (d *direction) put(fd int) (n int, err error) {
+	d.to.writing.Lock()
+	defer d.to.writing.Unlock()
 	if d.pipe != nil {
-		return d.pipe.out(fd, d.n)
+		n, err = d.pipe.out(fd, d.n)
+	} else {
+		n, err = unix.Write(fd, d.bytes())
 	}
-	return unix.Write(fd, d.bytes())
+	if err != nil && !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.EAGAIN) {
+		d.to.keep(err)
+	}
+	return n, err
 }
 
 func (d *direction) standing() {

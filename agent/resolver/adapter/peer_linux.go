@@ -99,6 +99,18 @@ func poll(s *stream) (int16, error) {
 	return events, errors.Join(err, pollErr)
 }
 
+// unread counts the bytes that came and were not read, unsent those that were written and not taken by the peer's end. Both are 0 where
+// that cannot be told.
+func (s *stream) unread() int { return s.queue(unix.SIOCINQ) }
+func (s *stream) unsent() int { return s.queue(unix.SIOCOUTQ) }
+
+func (s *stream) queue(which uint) (n int) {
+	if s.raw != nil {
+		_ = s.raw.Control(func(fd uintptr) { n, _ = unix.IoctlGetInt(int(fd), which) }) // a closed socket has no queue
+	}
+	return n
+}
+
 // Layout of the messages (linux/inet_diag.h).
 const (
 	diagRequestSize  = unix.SizeofNlMsghdr + 56

@@ -7,6 +7,7 @@ import (
 	"syscall"
 
 	"stado.internal/stado/agent/resolver/route"
+	"stado.internal/stado/agent/resolver/wait"
 )
 
 // reserveSize is how many descriptors are held back for the moment when they run out: the state writer, the log and one session need a
@@ -60,8 +61,9 @@ func spareDescriptor() (int, error) {
 	return syscall.Open("/dev/null", syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 }
 
-// relieve ends every held relay of the process, after cause at the adapter. relief is the epoch from before the failed call: when
-// somebody has relieved the pressure since, trying again is all there is to do. The error is the sentence when nothing could be shed.
+// relieve ends every held relay of the process, and every upload that stands although its client is gone, after cause at the adapter.
+// relief is the epoch from before the failed call: when somebody has relieved the pressure since, trying again is all there is to do. The
+// error is the sentence when nothing could be shed.
 func (r *Relays) relieve(at route.Key, relief uint64, cause error) error {
 	p := &r.pressure
 	p.mu.Lock()
@@ -73,21 +75,42 @@ func (r *Relays) relieve(at route.Key, relief uint64, cause error) error {
 	defer r.stir()
 	interval := r.ledger.Interval()
 	shed, opening := r.ledger.Shed(r.now())
-	if len(shed) == 0 {
+	orphans := r.endOrphans()
+	if len(shed) == 0 && orphans == 0 {
 		return sayNothingShed(at.Bind, cause, interval, opening)
 	}
 	body := sayShed(at.Bind, cause, interval)
-	lines := make([]string, 0, len(shed)+1)
+	lines := make([]string, 0, len(shed)+2)
 	for _, w := range shed {
 		lines = append(lines, sayShedWait(w))
 		w.Shed(body)
 	}
 	p.epoch.Add(1)
-	lines = append(lines, sayShedCount(at, len(shed), cause, opening))
+	if orphans > 0 {
+		lines = append(lines, sayOrphansEnded(at, orphans, cause))
+	}
+	if len(shed) > 0 {
+		lines = append(lines, sayShedCount(at, len(shed), cause, opening))
+	}
 	r.touch(func() {
 		for _, line := range lines {
 			r.log.Warn(line)
 		}
 	})
 	return nil
+}
+
+func (r *Relays) endOrphans() (ended int) {
+	r.mu.Lock()
+	var orphans []*relay
+	for m := range r.members {
+		if m.idleOrphan() {
+			orphans = append(orphans, m)
+		}
+	}
+	r.mu.Unlock()
+	for _, m := range orphans {
+		m.end(wait.ClientGone, nil)
+	}
+	return len(orphans)
 }

@@ -13,6 +13,8 @@ const (
 	// lingerTime and lingerBytes bound what is read, and thrown away, from a client after the last word to it.
 	lingerTime  = 2 * time.Second
 	lingerBytes = 1 << 20
+	// lingerIdle is the same for a client that sends nothing and took all that came: long enough to see that it is not between two writes.
+	lingerIdle = 100 * time.Millisecond
 	// refusalTime bounds the writing of a refusal; it fits into any socket's buffer, so only a broken peer needs it.
 	refusalTime = 2 * time.Second
 )

@@ -273,22 +273,3 @@ func TestHalfClosedUnproven(t *testing.T) {
 		t.Errorf("read %q", got)
 	}
 }
-
-func TestCutEndsEveryRelay(t *testing.T) {
-	g := newRig(t, rigOptions{}, nil)
-	asking, silentClient := g.dial(), g.dial()
-	send(t, asking, "ping")
-	g.until("both run", func() bool { return g.asking() == 1 && g.relays.Stats().Relays == 2 && g.openings() == 0 })
-	g.relays.Cut()
-	g.until("both ended", func() bool { return g.relays.Stats().Relays == 0 })
-	if g.waits() != 0 || g.relays.Ended(wait.Cut) != 1 {
-		t.Errorf("%d waits, %d cut", g.waits(), g.relays.Ended(wait.Cut))
-	}
-	g.expectReset()
-	for _, c := range []net.Conn{asking, silentClient} {
-		if n, err := c.Read(make([]byte, 1)); err == nil {
-			t.Errorf("read %d bytes", n)
-		}
-		_ = c.Close()
-	}
-}

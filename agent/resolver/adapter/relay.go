@@ -39,7 +39,8 @@ type relay struct {
 	target  *route.Candidate // likewise
 	began   time.Time
 
-	blocked   atomic.Bool // the service does not read what the client sends
+	stands    atomic.Uint32 // odd while the service does not read what the client sends; even numbers count how often that ended
+	seen      uint32        // stands at the last sweep
 	watched   atomic.Bool
 	lingering atomic.Bool // the service is gone and the client may still read what came
 
@@ -48,9 +49,11 @@ type relay struct {
 	wait       *wait.Wait // of phase asked
 	over       bool
 	why        wait.Reason // once over
-	clientEOF  bool        // the client sends no more
+	clientEOF  bool        // the client's stream came to its end
 	serviceEOF bool        // the service sends no more
+	broken     bool        // and what it sent is not the whole
 	deaf       bool        // the service reads no more
+	orphan     bool        // nobody hears an answer any more, and what the client sent still goes up
 }
 
 // run relays until both ends are done. The upload runs on the caller's goroutine, the download on one of its own that ends with it.
@@ -82,7 +85,7 @@ func (r *relay) down() {
 	case where == source:
 		r.serviceFailed(err)
 	case where == sink:
-		r.clientFailed(err)
+		r.unheard(err)
 	}
 }
 
@@ -129,8 +132,8 @@ func (r *relay) entry(p status.Phase) wait.Entry {
 	return e
 }
 
-// clientFinished hears the end of the client's stream, which a closing and a half-closing client send alike. While an answer is owed the
-// difference matters at once, afterwards the sweep tells it soon enough.
+// clientFinished hears the end of the client's stream, all of which went up. A closing and a half-closing client send the same: while an
+// answer is owed the difference matters at once, afterwards the sweep tells it soon enough.
 func (r *relay) clientFinished() {
 	r.mu.Lock()
 	r.clientEOF = true
@@ -147,10 +150,27 @@ func (r *relay) clientFinished() {
 	r.relays.watch(r)
 }
 
-// clientFailed is a read from or a write to the client that failed. While a relay lingers, that is its own deadline.
+// clientFailed is a read from the client that failed: what it sent is not the whole. While a relay lingers, that is its own deadline.
 func (r *relay) clientFailed(err error) {
 	if !r.lingering.Load() {
 		r.end(wait.ClientGone, err)
+	}
+}
+
+// unheard is a write to the client that failed. A client that closed in order left its whole stream behind, part of which may still be on
+// its way up; the answer is thrown away then, lest it stops the service.
+func (r *relay) unheard(err error) {
+	if !errors.Is(err, syscall.EPIPE) || !r.bereave() {
+		r.end(wait.ClientGone, err)
+		return
+	}
+	for err = nil; err == nil; {
+		err = drain(r.service)
+	}
+	if errors.Is(err, io.EOF) {
+		r.serviceFinished()
+	} else {
+		r.serviceFailed(err)
 	}
 }
 
@@ -170,9 +190,31 @@ func (r *relay) serviceFinished() {
 	}
 	r.client.closeWrite()
 	if deaf {
-		r.linger()
+		r.linger(lingerTime)
 	} else {
 		r.relays.watch(r)
+	}
+}
+
+// serviceFailed is a stream of the service that broke off. The client sees a reset, lest it takes the part that came for the whole; but
+// first it gets that part, which may be the early answer to an upload that the service did not want to read to its end.
+func (r *relay) serviceFailed(err error) {
+	r.mu.Lock()
+	r.serviceEOF, r.broken = true, true
+	over, orphan, deaf, ph := r.over, r.orphan, r.deaf, r.phase
+	r.mu.Unlock()
+	switch {
+	case over:
+		return
+	case orphan:
+		r.end(wait.ClientGone, nil)
+		return
+	}
+	r.settle(wait.ServiceGone, ph, err)
+	if deaf || blocked(r.stands.Load()) || r.client.unread()+r.client.unsent() > 0 {
+		r.linger(lingerTime)
+	} else {
+		r.linger(lingerIdle)
 	}
 }
 
@@ -191,32 +233,19 @@ func (r *relay) rejected(cause error) {
 	r.relays.log.Warn(sayRejected(r.adapter.key, r.target.Address, plain(cause), r.relays.now().Sub(r.began)))
 }
 
-// serviceFailed is a reset by the service. The client sees one too, lest it takes the part that came for the whole; unless its own
-// unread upload is what the service answered with a reset, for then the answer is complete.
-func (r *relay) serviceFailed(err error) {
-	r.mu.Lock()
-	r.serviceEOF = true
-	over, deaf := r.over, r.deaf
-	r.mu.Unlock()
-	switch {
-	case over:
-	case deaf:
-		r.client.closeWrite()
-		r.linger()
-	default:
-		r.end(wait.ServiceGone, err)
-	}
-}
-
 // discard follows a failed write to the service: it reads no more, but what it sent before must still reach the client, and closing
 // with unread bytes of the client would destroy that on the way.
 func (r *relay) discard() {
 	r.mu.Lock()
 	r.deaf = true
-	finished := r.serviceEOF
+	finished, orphan := r.serviceEOF, r.orphan
 	r.mu.Unlock()
-	if finished {
-		r.linger()
+	switch {
+	case orphan:
+		r.end(wait.ClientGone, nil)
+		return
+	case finished:
+		r.linger(lingerTime)
 	}
 	for {
 		err := drain(r.client)
@@ -235,33 +264,41 @@ func (r *relay) discard() {
 
 // linger gives a client whose service is gone a moment to read what came and to close. It is not a clock on a relay: nobody is left to
 // relay to.
-func (r *relay) linger() {
+func (r *relay) linger(d time.Duration) {
 	r.lingering.Store(true)
-	_ = r.client.SetReadDeadline(time.Now().Add(lingerTime)) // a closed client needs no deadline
+	_ = r.client.SetReadDeadline(time.Now().Add(d)) // a closed client needs no deadline
 }
 
 // stand is told whenever the upload stops because the service does not read, and when it goes on.
-func (r *relay) stand(blocked bool) {
-	r.blocked.Store(blocked)
-	if blocked {
+func (r *relay) stand(bool) {
+	if blocked(r.stands.Add(1)) {
 		r.relays.watch(r)
 	}
 }
 
-// check looks at what no read or write of the relay would tell, and reports whether there is more to look for.
+// blocked reads a value of relay.stands.
+func blocked(stands uint32) bool { return stands%2 == 1 }
+
+// check looks at what no read or write of the relay would tell, and reports whether there is more to look for. Only the sweep calls it.
 func (r *relay) check(now time.Time) (keep bool) {
 	r.mu.Lock()
-	over, ph, clientEOF, serviceEOF, w := r.over, r.phase, r.clientEOF, r.serviceEOF, r.wait
+	over, orphan, ph, clientEOF, serviceEOF, w := r.over, r.orphan, r.phase, r.clientEOF, r.serviceEOF, r.wait
 	r.mu.Unlock()
 	if over || clientEOF && serviceEOF {
 		return false
 	}
-	blocked := r.blocked.Load()
-	if ph == opening || clientEOF || blocked {
+	stands := r.stands.Load()
+	// An upload that moved since the last sweep needs no help; its end tells what became of its client.
+	stuck := blocked(stands) && stands == r.seen
+	r.seen = stands
+	if orphan {
+		if clientEOF && !r.bereave() {
+			r.end(wait.ClientGone, nil)
+		}
+	} else if ph == opening || clientEOF || stuck {
 		switch v := r.relays.peers.diagnose(r.client); {
 		case v.left():
-			r.end(wait.ClientGone, nil)
-			return false
+			r.clientLeft()
 		case v == unknown:
 			// Half-closed, unproven: it must not stand in anybody's way for longer than any wait may.
 			if clientEOF && w != nil && w.IsHeld(now) && w.Exempt() {
@@ -271,83 +308,15 @@ func (r *relay) check(now time.Time) (keep bool) {
 	}
 	// A service that is only not found may run behind a translated address; its reset tells when it is gone.
 	if serviceEOF && !r.lingering.Load() && r.relays.peers.diagnose(r.service) == gone {
-		r.linger()
+		r.linger(lingerTime)
 	}
-	return ph == opening || clientEOF || serviceEOF || blocked
-}
-
-// end ends the relay once: the place is given back and published before anything is waited for.
-func (r *relay) end(why wait.Reason, cause error) {
-	r.mu.Lock()
-	if r.over {
-		r.mu.Unlock()
-		return
-	}
-	r.over, r.why = true, why
-	ph := r.phase
-	if ph == opening {
-		r.mu.Unlock()
-		r.cancel() // the dialer ends the wait, and says so
-		return
-	}
-	r.mu.Unlock()
-	r.settle(why, ph, cause)
-	reset := errors.Is(cause, syscall.ECONNRESET)
-	closeAs(r.service, reset && why == wait.ClientGone)
-	closeAs(r.client, reset && why == wait.ServiceGone)
-}
-
-// settle ends the wait of a relay that is over, with the line that tells why.
-func (r *relay) settle(why wait.Reason, ph phase, cause error) {
-	switch {
-	case ph == asked && why == wait.ClientGone:
-		if ended, listed := r.wait.End(why); ended {
-			r.say(lineAbandoned, listed)
-		}
-	case ph == asked && why == wait.ServiceGone && cause != nil:
-		r.unanswered(cause)
-	case ph == asked:
-		if ended, listed := r.wait.End(why); ended {
-			r.say(lineEnded, listed)
-		}
-	case why == wait.ServiceGone && cause != nil:
-		r.rejected(cause)
-	}
-}
-
-// shed ends a relay whose wait the ledger has already given up, with a last word to its client. Nothing came down yet, so an answer of
-// our own fits, and the request was read, so the close is clean.
-func (r *relay) shed(sentence string) {
-	r.mu.Lock()
-	if r.over || r.phase != asked {
-		r.mu.Unlock()
-		return
-	}
-	r.over, r.why = true, wait.Shed
-	r.mu.Unlock()
-	if r.protocol == fleet.ProtocolHTTP {
-		_ = r.client.SetWriteDeadline(time.Now().Add(refusalTime))
-		_, _ = r.client.Write(badGateway(sentence))
-		r.client.closeWrite()
-		_ = r.client.Close()
-	} else {
-		r.client.abort()
-	}
-	_ = r.service.Close()
+	return ph == opening || clientEOF || serviceEOF || blocked(stands)
 }
 
 // say publishes the list and then says a line with the endpoint, the host and the number of waits in it.
 func (r *relay) say(format string, listed int) {
 	k := r.adapter.key
 	r.relays.announce(linePrefix+format, k.Service, k.Consumer, r.target.Address, r.target.Host, listed)
-}
-
-func closeAs(s *stream, reset bool) {
-	if reset {
-		s.abort()
-		return
-	}
-	_ = s.Close()
 }
 
 // plain is the cause without Go's account of the operation and the addresses around it.

@@ -3,7 +3,6 @@ package adapter
 import (
 	"bytes"
 	"crypto/sha256"
-	"errors"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -197,28 +196,6 @@ func TestHalfClosedThenClosed(t *testing.T) {
 	}
 }
 
-// A client that dies while the service does not read its upload is found although nothing can be read from it.
-func TestClientDiesBehindAnUploadThatStands(t *testing.T) {
-	for _, o := range networks {
-		t.Run(o.String(), func(t *testing.T) {
-			t.Parallel()
-			g := newRig(t, o, nil)
-			c := g.dial()
-			_ = c.SetWriteDeadline(time.Now().Add(300 * time.Millisecond))
-			if n, err := io.Copy(c, zeros{}); err == nil || n == 0 {
-				t.Fatalf("the upload does not stand: %d, %v", n, err)
-			}
-			g.until("the upload waits for its answer", func() bool { return g.waits() == 1 })
-			_ = c.Close()
-			g.until("the place is given back", func() bool { return g.waits() == 0 && g.relays.Stats().Relays == 0 })
-		})
-	}
-}
-
-type zeros struct{}
-
-func (zeros) Read(p []byte) (int, error) { return len(p), nil }
-
 // A service that half-closes still reads; one that is gone ends the relay, also when its client stays.
 func TestServiceEnds(t *testing.T) {
 	for _, o := range networks {
@@ -277,43 +254,6 @@ func TestServiceClosesBeforeAnAnswer(t *testing.T) {
 				t.Error("the wait did not end for the service")
 			}
 		})
-	}
-}
-
-// A reset in the middle of an answer is passed on: the client must not take a part for the whole.
-func TestServiceResets(t *testing.T) {
-	g := newRig(t, rigOptions{}, func(c net.Conn) {
-		_, _ = io.ReadFull(c, make([]byte, 4))
-		send(t, c, "half")
-		_, _ = io.ReadFull(c, make([]byte, 4)) // the client has it
-		_ = c.(*net.TCPConn).SetLinger(0)
-		_ = c.Close()
-	})
-	c := g.dial()
-	defer c.Close()
-	send(t, c, "ping")
-	receive(t, c, "half")
-	send(t, c, "more")
-	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
-		t.Errorf("the client reads %v", err)
-	}
-	g.until("the rejected line", func() bool {
-		return g.log.has("rejected connection: proxy to " + g.service.Addr().String() + " failed: connection reset by peer after ")
-	})
-}
-
-// A service that answers an upload early and closes must not lose its answer to the bytes that nobody reads any more.
-func TestEarlyAnswerToAnUpload(t *testing.T) {
-	for range 10 {
-		g := newRig(t, rigOptions{endpoint: "unix"}, func(c net.Conn) {
-			_, _ = io.ReadFull(c, make([]byte, 1000))
-			send(t, c, "413")
-			_ = c.Close()
-		})
-		c := g.dial()
-		_, _ = io.Copy(c, io.LimitReader(zeros{}, 900<<10)) // as much of it as is taken
-		receive(t, c, "413")
-		_ = c.Close()
 	}
 }
 

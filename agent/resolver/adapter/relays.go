@@ -206,20 +206,15 @@ func (r *Relays) sweep(now time.Time) (left bool) {
 	looking := r.watched
 	r.watched = nil
 	r.watchMu.Unlock()
-	var keep []*relay
 	for _, m := range looking {
-		if m.check(now) {
-			keep = append(keep, m)
-			continue
-		}
+		// Before the look, so that what happens after it is watched anew.
 		m.watched.Store(false)
-		if m.blocked.Load() { // it began to stand after the look
+		if m.check(now) {
 			r.watch(m)
 		}
 	}
 	r.watchMu.Lock()
 	defer r.watchMu.Unlock()
-	r.watched = append(r.watched, keep...)
 	return len(r.watched) > 0
 }
 

@@ -91,6 +91,11 @@ func sayShedCount(k route.Key, shed int, cause error, opening int) string {
 		k.Service, k.Consumer, shed, sayErrno(cause), opening)
 }
 
+func sayOrphansEnded(k route.Key, ended int, cause error) string {
+	return fmt.Sprintf("stado resolver adapter service=%s consumer=%s ended %d upload(s) that stand although their clients are gone, after %s, and accepts again",
+		k.Service, k.Consumer, ended, sayErrno(cause))
+}
+
 // ErrExhausted marks the end of a listener that ran out of descriptors with nothing to shed.
 var ErrExhausted = errors.New("out of descriptors")
 

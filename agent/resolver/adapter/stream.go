@@ -1,7 +1,9 @@
 package adapter
 
 import (
+	"errors"
 	"net"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -11,6 +13,9 @@ import (
 type stream struct {
 	net.Conn
 	raw syscall.RawConn
+
+	writing sync.Mutex // one write, together with keeping its error
+	failed  error      // of the first write that failed
 }
 
 func newStream(c net.Conn) *stream {
@@ -43,6 +48,30 @@ func (s *stream) abort() {
 		_ = c.SetLinger(0) // then the close is orderly, which is the most that can be had
 	}
 	_ = s.Close()
+}
+
+// resets reports whether the peer can tell an abort from an orderly close.
+func (s *stream) resets() bool {
+	_, ok := s.Conn.(*net.TCPConn)
+	return ok
+}
+
+// keep remembers why a write failed; the caller holds writing.
+func (s *stream) keep(err error) {
+	if s.failed == nil {
+		s.failed = err
+	}
+}
+
+// severed tells the end of a stream from a connection that broke. A socket reports a reset once: when a write gets it, the reader finds
+// an end that looks orderly. EPIPE says that the end came first, so that the stream is whole.
+func (s *stream) severed() error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if errors.Is(s.failed, syscall.EPIPE) {
+		return nil
+	}
+	return s.failed
 }
 
 // Keepalive of a client on another machine: the only way to hear of one that vanished.
