@@ -31,6 +31,8 @@ func Judge(previous, next Revision) fleet.Findings {
 	switch {
 	case offered < held:
 		out = append(out, refuse(RuleRollback, at, generationPath, sayRollback(offered, held), hintRollback(held)))
+	case offered == held && previous.Registry.Policies.GenerationMode == fleet.GenerationStamped:
+		// The job that stamps raises it after the merge; until then agents wait with the change.
 	case offered == held && previous.Digest != next.Digest:
 		out = append(out, refuse(RuleReused, at, generationPath, sayReused(held, previous.Digest, next.Digest), hintRaise(held)))
 	case offered-held > fleet.MaxLeap:

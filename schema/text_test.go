@@ -10,10 +10,10 @@ import (
 
 func TestSetGeneration(t *testing.T) {
 	for before, want := range map[string]string{
-		"package fleet\n\n// Raise it.\nregistry: service_directory: generation: 41 // now\n":  "package fleet\n\n// Raise it.\nregistry: service_directory: generation: 42 // now\n",
-		"package fleet\r\nregistry: {service_directory: {\r\n\tgeneration:   1_041,\r\n}}\r\n": "package fleet\r\nregistry: {service_directory: {\r\n\tgeneration:   42,\r\n}}\r\n",
-		"package fleet\n\"registry\": \"service_directory\":\n\t\"generation\": 9":             "package fleet\n\"registry\": \"service_directory\":\n\t\"generation\": 42",
-		"// ¿generation: 3?\npackage fleet\nregistry: service_directory: generation: 41":       "// ¿generation: 3?\npackage fleet\nregistry: service_directory: generation: 42",
+		"package fleet\n\n// Raise it.\nregistry: service_directory: generation: 41 // now\n": "package fleet\n\n// Raise it.\nregistry: service_directory: generation: 42 // now\n",
+		"package fleet\nregistry: {service_directory: {\n\tgeneration:   1_041,\n}}\n":        "package fleet\nregistry: {service_directory: {\n\tgeneration:   42,\n}}\n",
+		"package fleet\n\"registry\": \"service_directory\":\n\t\"generation\": 9":            "package fleet\n\"registry\": \"service_directory\":\n\t\"generation\": 42",
+		"// ¿generation: 3?\npackage fleet\nregistry: service_directory: generation: 41":      "// ¿generation: 3?\npackage fleet\nregistry: service_directory: generation: 42",
 	} {
 		got, was, err := SetGeneration(File{"generation.cue", []byte(before)}, 42)
 		if err != nil || string(got) != want {

@@ -88,6 +88,9 @@ func vendoredDrift(dir string) (drift []string, err error) {
 		ours[f.Path] = f.Data
 	}
 	found := map[string]bool{}
+	for name := range ours {
+		found[name] = false // until it is seen: a missing file differs
+	}
 	root, err := vendored(dir)
 	if err != nil {
 		return nil, err
@@ -102,9 +105,6 @@ func vendoredDrift(dir string) (drift []string, err error) {
 			want, known := ours[e.Name()]
 			found[e.Name()] = known && e.Type().IsRegular() && holds(root, e.Name(), want)
 		}
-	}
-	for name := range ours {
-		found[name] = found[name] // a missing file differs
 	}
 	for name, same := range found {
 		if !same {

@@ -121,11 +121,6 @@ func TestEdits(t *testing.T) {
 			edit: func(f *File) error { return f.Put(value(t, "us"), "registry", "hosts", "a", "region") },
 			want: []pair{{`"eu"`, `"us"`}},
 		},
-		"line ends are those of the file": {
-			text: "package fleet\r\n\r\nregistry: hosts: a: {\r\n\tzone: \"x\"\r\n}\r\n",
-			edit: func(f *File) error { return f.Put(value(t, "eu"), "registry", "hosts", "a", "region") },
-			want: []pair{{"\tzone: \"x\"\r\n", "\tzone: \"x\"\r\n\tregion: \"eu\"\r\n"}},
-		},
 		"the literal part of a template's use is edited": {
 			text: "package fleet\n\nregistry: hosts: a: service_resolver: _resolver & {\n\tadapters: [\n\t\t// one\n\t\t{service: \"s\", consumer: \"c\", bind: \"127.0.0.1:1\"},\n\t]\n}\n",
 			edit: func(f *File) error {
