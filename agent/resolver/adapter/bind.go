@@ -28,7 +28,8 @@ func ParseMode(octal string) (fs.FileMode, error) {
 	return fs.FileMode(n), nil
 }
 
-// Bind listens on an address of the registry. A unix socket appears with its mode from the first instant, and takes the place of the socket of a dead process but never of a
+// Bind listens on an address of the registry, and on no other: an IPv6 address, also the one that stands for all, takes no client of
+// IPv4. A unix socket appears with its mode from the first instant, and takes the place of the socket of a dead process but never of a
 // live one's, nor of anything else. with may be nil.
 func Bind(ctx context.Context, b fleet.Bind, mode fs.FileMode, with Listen) (net.Listener, error) {
 	if b.Network == "unix" {
@@ -37,5 +38,9 @@ func Bind(ctx context.Context, b fleet.Bind, mode fs.FileMode, with Listen) (net
 	if with == nil {
 		with = (&net.ListenConfig{KeepAlive: -1}).Listen // clients on other machines get their own
 	}
-	return with(ctx, b.Network, b.Address)
+	network := "tcp6"
+	if b.Addr.Addr().Is4() {
+		network = "tcp4"
+	}
+	return with(ctx, network, b.Address)
 }

@@ -141,6 +141,63 @@ func TestCloseKeepsTheSocketOfAnother(t *testing.T) {
 	_ = c.Close()
 }
 
+// An address of one family is not one of the other, also when it stands for all.
+func TestBindKeepsToItsFamily(t *testing.T) {
+	for raw, reached := range map[string][2]bool{ // over 127.0.0.1, over ::1
+		"0.0.0.0": {true, false}, "127.0.0.1": {true, false}, "::": {false, true}, "::1": {false, true},
+	} {
+		t.Run(raw, func(t *testing.T) {
+			port := freePort(t)
+			bind, err := fleet.ParseBind(net.JoinHostPort(raw, port))
+			if err != nil {
+				t.Fatal(err)
+			}
+			l, err := Bind(context.Background(), bind, DefaultMode, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			for i, host := range []string{"127.0.0.1", "::1"} {
+				c, err := net.Dial("tcp", net.JoinHostPort(host, port))
+				if err == nil {
+					_ = c.Close()
+				}
+				if (err == nil) != reached[i] {
+					t.Errorf("%s over %s: %v", raw, host, err)
+				}
+			}
+		})
+	}
+	// Both families can be had side by side.
+	port := freePort(t)
+	for _, raw := range []string{"0.0.0.0", "::"} {
+		bind, err := fleet.ParseBind(net.JoinHostPort(raw, port))
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := Bind(context.Background(), bind, DefaultMode, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+	}
+}
+
+// freePort is a port that nothing listens on, in either family.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "[::]:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
 func TestParseMode(t *testing.T) {
 	for in, want := range map[string]fs.FileMode{"": 0o600, "0660": 0o660, "666": 0o666} {
 		if got, err := ParseMode(in); err != nil || got != want {

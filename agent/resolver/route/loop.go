@@ -76,7 +76,7 @@ func (l *loops) of(name fleet.HostName) *hostListeners {
 }
 
 // reaches compares what a connection can arrive at, not how addresses are written: localhost and mapped addresses are already unmapped by
-// the parsers, an unspecified endpoint arrives at loopback, and an unspecified bind receives on every address of the host.
+// the parsers, an unspecified endpoint arrives at loopback, and an unspecified bind receives on every address of the host in its family.
 func (h *hostListeners) reaches(endpoint fleet.Endpoint, bind fleet.Bind) bool {
 	if endpoint.Network != bind.Network {
 		return false
@@ -93,7 +93,7 @@ func (h *hostListeners) reaches(endpoint fleet.Endpoint, bind fleet.Bind) bool {
 	case target == at:
 		return true
 	case at.IsUnspecified():
-		return target.IsLoopback() || target.IsUnspecified() || h.owns(target)
+		return at.Is4() == target.Is4() && (target.IsLoopback() || target.IsUnspecified() || h.owns(target))
 	case target.IsUnspecified():
 		return at.IsLoopback()
 	}
