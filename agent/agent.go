@@ -89,7 +89,7 @@ func (a *Agent) build() error {
 		return err
 	}
 	// 2. The documents: readable before anything runs, so that a hanging start says what it waits on.
-	a.state = status.NewPublisher(published, status.ResolverFile, a.document, opt.Log)
+	a.state = status.NewPublisher(published, status.ResolverFile, a.document, opt.Log, status.Synced())
 	a.waiting = status.NewPublisher(published, status.WaitingFile, a.waits, opt.Log)
 	// 3. The resolver: holds no port until a snapshot is adopted.
 	a.resolver = resolver.New(resolver.Options{

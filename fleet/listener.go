@@ -59,7 +59,7 @@ func (l Listeners) Reached(endpoint Endpoint) (Listener, bool) {
 }
 
 // reaches compares what a connection can arrive at, not how addresses are written: localhost and mapped addresses are already unmapped by
-// the parsers, an unspecified endpoint arrives at loopback, and an unspecified bind receives on every address of the host.
+// the parsers, an unspecified endpoint arrives at loopback, and an unspecified bind receives on every address of the host in its family.
 func (l Listeners) reaches(endpoint Endpoint, bind Bind) bool {
 	if endpoint.Network != bind.Network {
 		return false
@@ -76,7 +76,7 @@ func (l Listeners) reaches(endpoint Endpoint, bind Bind) bool {
 	case target == at:
 		return true
 	case at.IsUnspecified():
-		return target.IsLoopback() || target.IsUnspecified() || slices.Contains(l.addresses, target)
+		return at.Is4() == target.Is4() && (target.IsLoopback() || target.IsUnspecified() || slices.Contains(l.addresses, target))
 	case target.IsUnspecified():
 		return at.IsLoopback()
 	}

@@ -69,10 +69,10 @@ func clash(a, b fleet.Bind) bool {
 	return takes(a, b) || takes(b, a)
 }
 
-// takes reports whether a listens on all addresses that b could have: 0.0.0.0 on those of IPv4, :: on all.
+// takes reports whether a listens on all addresses that b could have: 0.0.0.0 on those of IPv4, :: on those of IPv6.
 func takes(a, b fleet.Bind) bool {
 	all := a.Addr.Addr()
-	return all.IsUnspecified() && (all.Is6() || b.Addr.Addr().Is4())
+	return all.IsUnspecified() && all.Is4() == b.Addr.Addr().Is4()
 }
 
 func (k *checker) adapter(fieldPath string, a fleet.Adapter) {

@@ -2,12 +2,12 @@ package resolver
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -240,29 +240,40 @@ func TestHeldAnswer(t *testing.T) {
 	g.until("the next caller is relayed", func() bool { return len(g.listed()) == 1 })
 }
 
-// A reader of the line that announces a wait finds it in the list.
+// A reader of a line that announces a wait finds a list that holds it, for every wait.
 func TestListIsOnDiskBeforeTheLine(t *testing.T) {
 	g := newRig(t, nil)
 	bind := freeAddress(t)
-	var checked atomic.Int64
+	said := make(chan string, 1)
 	g.log.said = func(line string) {
-		if strings.Contains(line, "request sent to ") {
-			if len(g.listed()) == 0 {
-				t.Errorf("%s\nis said before the list is on disk", line)
-			}
-			checked.Add(1)
+		if !strings.Contains(line, "request sent to ") {
+			return
 		}
+		asking := 0
+		for _, w := range g.listed() {
+			if w.Phase == status.PhaseAnswer {
+				asking++
+			}
+		}
+		said <- fmt.Sprintf("%d on disk, and the line says %s", asking, line[strings.LastIndex(line, "; ")+2:])
 	}
 	g.apply(registry{
 		generation: 1, api: freeAddress(t), adapters: []fleet.Adapter{adapterOf("web", bind)},
 		endpoints: map[fleet.ServiceName]string{"web": serve(t, silent)},
 	}.snapshot(), "a1")
-	for range 20 {
+	for n := 1; n <= 20; n++ {
 		if _, err := io.WriteString(dial(t, bind), "ping"); err != nil {
 			t.Fatal(err)
 		}
+		select {
+		case got := <-said:
+			if want := fmt.Sprintf("%d on disk, and the line says %[1]d open(s) now waiting for an answer", n); got != want {
+				t.Errorf("%s; want %s", got, want)
+			}
+		case <-time.After(limit):
+			t.Fatal("the line was never said")
+		}
 	}
-	g.until("every line was said", func() bool { return checked.Load() == 20 })
 }
 
 // At the end relays get the drain time, new connections none, and the list on disk ends empty.

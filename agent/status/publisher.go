@@ -19,7 +19,7 @@ const coalesce = 20 * time.Millisecond
 // flight, the newest state wins. A file that cannot be written is logged and does not disturb the process.
 type Publisher[T any] struct {
 	name   string
-	folder durable.Folder
+	file   *durable.Ready // of the goroutine in Run
 	source func() T
 	log    *slog.Logger
 
@@ -29,10 +29,22 @@ type Publisher[T any] struct {
 	pending []func() // run after the next write
 }
 
+// Option changes how a [Publisher] writes.
+type Option func(*writing)
+
+type writing struct{ sync bool }
+
+// Synced makes every write survive a crash of the machine, and cost what that costs. Without it readers never see a torn file either.
+func Synced() Option { return func(w *writing) { w.sync = true } }
+
 // NewPublisher makes a publisher of the file name in folder. source must be safe for concurrent use; its value is written as indented
 // JSON with mode 0644.
-func NewPublisher[T any](folder durable.Folder, name string, source func() T, log *slog.Logger) *Publisher[T] {
-	return &Publisher[T]{name: name, folder: folder, source: source, log: log, wake: make(chan struct{}, 1)}
+func NewPublisher[T any](folder durable.Folder, name string, source func() T, log *slog.Logger, options ...Option) *Publisher[T] {
+	var w writing
+	for _, o := range options {
+		o(&w)
+	}
+	return &Publisher[T]{name: name, file: folder.Ready(name, 0o644, w.sync), source: source, log: log, wake: make(chan struct{}, 1)}
 }
 
 // Load makes the document as of now.
@@ -52,8 +64,11 @@ func (p *Publisher[T]) Touch(then ...func()) {
 	}
 }
 
-// Run writes the file after every touch until ctx ends, and then once more, so that the last state is on disk when it returns.
+// Run writes the file after every touch until ctx ends, and then once more, so that the last state is on disk when it returns. It needs
+// no descriptor after its start. It may be called once.
 func (p *Publisher[T]) Run(ctx context.Context) error {
+	defer func() { _ = p.file.Close() }() // what may stay behind is an empty temporary file, which the next start removes
+	_ = p.file.Prepare()                  // the first write tries again, and says what is wrong
 	failing := ""
 	for {
 		select {
@@ -78,7 +93,7 @@ func (p *Publisher[T]) write(failing *string) {
 	p.mu.Unlock()
 	data, err := json.MarshalIndent(p.source(), "", "  ")
 	if err == nil {
-		err = p.folder.Replace(p.name, append(data, '\n'), 0o644)
+		err = p.file.Write(append(data, '\n'))
 	}
 	switch {
 	case err == nil:

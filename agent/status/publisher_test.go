@@ -77,6 +77,26 @@ func TestPublisherSaysOnceThatItCannotWrite(t *testing.T) {
 	})
 }
 
+// What must survive a crash of the machine is synced, and nothing else is: it costs a write its time.
+func TestPublisherSyncs(t *testing.T) {
+	for _, options := range [][]Option{nil, {Synced()}} {
+		steps := make(map[string]int)
+		folder := durable.Folder{Path: t.TempDir(), Fault: func(point string) error { steps[point]++; return nil }}
+		p := NewPublisher(folder, "doc.json", func() int { return 1 }, slog.New(slog.DiscardHandler), options...)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := p.Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := steps["doc.json:"+durable.StepSync], len(options); got != want || steps["doc.json:"+durable.StepSyncDir] != want {
+			t.Errorf("%d options: %v", len(options), steps)
+		}
+		if left, err := os.ReadDir(folder.Path); err != nil || len(left) != 1 {
+			t.Errorf("left behind: %v, %v", left, err)
+		}
+	}
+}
+
 func read(t *testing.T, dir string) string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(dir, "doc.json"))

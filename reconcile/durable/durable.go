@@ -40,43 +40,30 @@ func (f Folder) Replace(name string, data []byte, mode os.FileMode) error {
 }
 
 func (f Folder) replace(name string, data []byte, mode os.FileMode, sync bool) error {
-	target := filepath.Join(f.Path, name)
-	err := f.steps(name, target, data, mode, sync)
+	return f.explain(name, f.steps(name, data, mode, sync))
+}
+
+// explain says which file an error is about.
+func (f Folder) explain(name string, err error) error {
+	if err == nil {
+		return nil
+	}
 	// The temporary file's name says nothing to a person and is another one each time; the cause is what counts.
 	var at *os.PathError
 	if errors.As(err, &at) {
 		err = fmt.Errorf("%s: %w", at.Op, at.Err)
 	}
-	if err != nil {
-		return fmt.Errorf("cannot write %s: %w", target, err)
-	}
-	return nil
+	return fmt.Errorf("cannot write %s: %w", filepath.Join(f.Path, name), err)
 }
 
-func (f Folder) steps(name, target string, data []byte, mode os.FileMode, sync bool) (err error) {
-	if err := f.fault(name, StepCreate); err != nil {
-		return err
-	}
-	tmp, err := os.CreateTemp(f.Path, "."+name+".*.tmp")
+func (f Folder) steps(name string, data []byte, mode os.FileMode, sync bool) error {
+	tmp, err := f.create(name)
 	if err != nil {
 		return err
 	}
-	renamed := false
-	defer func() {
-		if !renamed {
-			err = errors.Join(err, tmp.Close(), os.Remove(tmp.Name()))
-		}
-	}()
-	if err := f.fill(name, tmp, data, mode, sync); err != nil {
+	if err := f.replaceWith(name, tmp, data, mode, sync); err != nil {
 		return err
 	}
-	if err := f.fault(name, StepRename); err != nil {
-		return err
-	}
-	if err := os.Rename(tmp.Name(), target); err != nil {
-		return err
-	}
-	renamed = true
 	if err := tmp.Close(); err != nil {
 		return err
 	}

@@ -82,6 +82,10 @@ func TestWrite(t *testing.T) {
 	for how, write := range map[string]func(Folder, []byte, os.FileMode) error{
 		"write":   func(f Folder, data []byte, mode os.FileMode) error { return f.Write(name, data, mode) },
 		"replace": func(f Folder, data []byte, mode os.FileMode) error { return f.Replace(name, data, mode) },
+		"ready": func(f Folder, data []byte, mode os.FileMode) error {
+			r := f.Ready(name, mode, true)
+			return errors.Join(r.Prepare(), r.Write(data), r.Close())
+		},
 	} {
 		t.Run(how, func(t *testing.T) {
 			f := Folder{Path: t.TempDir()}

@@ -2,13 +2,10 @@ package adapter
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"net"
-	"os"
 	"strconv"
-	"syscall"
 
 	"stado.internal/stado/fleet"
 )
@@ -31,65 +28,19 @@ func ParseMode(octal string) (fs.FileMode, error) {
 	return fs.FileMode(n), nil
 }
 
-// Bind listens on an address of the registry. A unix socket appears with its mode from the first instant, and takes the place of the
-// socket of a dead process but never of a live one's, nor of anything else. with may be nil.
+// Bind listens on an address of the registry, and on no other: an IPv6 address, also the one that stands for all, takes no client of
+// IPv4. A unix socket appears with its mode from the first instant, and takes the place of the socket of a dead process but never of a
+// live one's, nor of anything else. with may be nil.
 func Bind(ctx context.Context, b fleet.Bind, mode fs.FileMode, with Listen) (net.Listener, error) {
+	if b.Network == "unix" {
+		return bindUnix(ctx, b.Address, mode, with)
+	}
 	if with == nil {
-		config := net.ListenConfig{KeepAlive: -1} // clients on other machines get their own
-		if b.Network == "unix" {
-			config.Control = fileMode(mode)
-		}
-		with = config.Listen
+		with = (&net.ListenConfig{KeepAlive: -1}).Listen // clients on other machines get their own
 	}
-	if b.Network != "unix" {
-		return with(ctx, b.Network, b.Address)
+	network := "tcp6"
+	if b.Addr.Addr().Is4() {
+		network = "tcp4"
 	}
-	if err := clearStale(ctx, b.Address); err != nil {
-		return nil, err
-	}
-	l, err := with(ctx, b.Network, b.Address)
-	if err != nil {
-		return nil, err
-	}
-	// The umask may have taken bits that the registry grants.
-	if err := os.Chmod(b.Address, mode); err != nil {
-		return nil, errors.Join(err, l.Close())
-	}
-	return l, nil
+	return with(ctx, network, b.Address)
 }
-
-// fileMode sets the permission of the socket before it is bound: the file takes it over, and nobody can connect in between.
-func fileMode(mode fs.FileMode) func(_, _ string, c syscall.RawConn) error {
-	return func(_, _ string, c syscall.RawConn) error {
-		var inner error
-		err := c.Control(func(fd uintptr) { inner = syscall.Fchmod(int(fd), uint32(mode.Perm())) })
-		return errors.Join(err, inner)
-	}
-}
-
-// clearStale removes the socket of a process that is gone. Whether it is gone is asked of the kernel, by connecting.
-func clearStale(ctx context.Context, path string) error {
-	info, err := os.Lstat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
-		return err
-	case info.Mode().Type() != fs.ModeSocket:
-		return errNotSocket
-	}
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "unix", path)
-	switch {
-	case err == nil:
-		_ = conn.Close() // it only had to answer
-		return syscall.EADDRINUSE
-	case errors.Is(err, syscall.EAGAIN): // alive, with a full queue
-		return syscall.EADDRINUSE
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return os.Remove(path)
-	}
-	return err
-}
-
-var errNotSocket = errors.New("something that is not a socket stands at that path")

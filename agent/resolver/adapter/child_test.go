@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -27,7 +28,7 @@ import (
 // childSettings is what a relay in a process of its own is told.
 type childSettings struct {
 	Service     string // address
-	Folder      string // for the waiting list
+	Folder      string // for the published documents
 	Descriptors uint64 // limit; 0 keeps the process's own
 }
 
@@ -49,7 +50,11 @@ func child(settings string) int {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	var clock clock
 	var relays *Relays
-	waiting := status.NewPublisher(durable.Folder{Path: s.Folder}, status.WaitingFile, func() []status.Wait { return relays.Waits() }, log)
+	var ended atomic.Pointer[status.Resolver]
+	ended.Store(&status.Resolver{State: status.StateServing})
+	folder := durable.Folder{Path: s.Folder}
+	waiting := status.NewPublisher(folder, status.WaitingFile, func() []status.Wait { return relays.Waits() }, log)
+	state := status.NewPublisher(folder, status.ResolverFile, ended.Load, log, status.Synced())
 	relays = NewRelays(RelaysOptions{Log: log, Interval: 30 * time.Second, Now: clock.now, Touch: waiting.Touch})
 	front, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -65,13 +70,21 @@ func child(settings string) int {
 	defer stop()
 	var tasks sync.WaitGroup
 	tasks.Go(func() { _ = waiting.Run(ctx) })
+	tasks.Go(func() { _ = state.Run(ctx) })
+	published := make(chan struct{}, 2)
+	waiting.Touch(func() { published <- struct{}{} })
+	state.Touch(func() { published <- struct{}{} })
 	tasks.Go(func() { _ = relays.Run(ctx) })
 	tasks.Go(func() {
 		if err := a.Serve(); err != nil {
 			log.Error(err.Error())
+			ended.Store(&status.Resolver{State: status.StateFailed, Reason: err.Error()})
+			state.Touch()
 		}
 		a.Wait()
 	})
+	<-published
+	<-published
 	fmt.Println(front.Addr())
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		d, err := time.ParseDuration(strings.TrimPrefix(lines.Text(), "advance "))

@@ -10,8 +10,8 @@ import (
 	"stado.internal/stado/agent/resolver/wait"
 )
 
-// reserveSize is how many descriptors are held back for the moment when they run out: the state writer, the log and one session need a
-// few while relays are being shed.
+// reserveSize is how many descriptors are held back for the moment when they run out: one session and whatever else opens something need
+// a few while relays are being shed. The published documents need none.
 const reserveSize = 16
 
 // pressure is what a process does about descriptors. Only one adapter relieves it at a time.
@@ -46,7 +46,6 @@ func (p *pressure) hold() bool {
 func (p *pressure) release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.releaseLocked()
 }
 
 func (p *pressure) releaseLocked() {
@@ -71,14 +70,14 @@ func (r *Relays) relieve(at route.Key, relief uint64, cause error) error {
 	if p.epoch.Load() != relief {
 		return nil
 	}
-	p.releaseLocked() // the reserve comes back with the housekeeping, when there is room
-	defer r.stir()
 	interval := r.ledger.Interval()
 	shed, opening := r.ledger.Shed(r.now())
 	orphans := r.endOrphans()
 	if len(shed) == 0 && orphans == 0 {
-		return sayNothingShed(at.Bind, cause, interval, opening)
+		return sayNothingShed(at.Bind, cause, interval, opening) // the reserve is not for one more relay
 	}
+	p.releaseLocked() // comes back with the housekeeping, when there is room
+	defer r.stir()
 	body := sayShed(at.Bind, cause, interval)
 	lines := make([]string, 0, len(shed)+2)
 	for _, w := range shed {

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"stado.internal/stado/agent/resolver/route"
+	"stado.internal/stado/agent/status"
+	"stado.internal/stado/reconcile/durable"
 )
 
 // modal accepts on loopback and either holds what it reads or answers it.
@@ -95,23 +97,40 @@ func TestShedding(t *testing.T) {
 	}
 }
 
-// With nothing to shed the adapter ends, and says why.
+// With nothing to shed the adapter ends, and says why, also in the published state: whether relays leave one descriptor over or none.
 func TestNothingToShed(t *testing.T) {
-	const max = 80
+	for _, max := range []int{80, 81} {
+		t.Run(strconv.Itoa(max), func(t *testing.T) { nothingToShed(t, max) })
+	}
+}
+
+func nothingToShed(t *testing.T, max int) {
 	service, folder := newModal(t), t.TempDir()
-	p := startChild(t, childSettings{Service: service.Addr().String(), Folder: folder, Descriptors: max})
+	p := startChild(t, childSettings{Service: service.Addr().String(), Folder: folder, Descriptors: uint64(max)})
 	for _, c := range p.fill(max, folder) {
 		defer c.Close()
 	}
 	line := p.addr + " accept failed: Too many open files; no relay older than the 30s refresh interval could be shed (0 held wait(s) stand on channels still opening), " +
 		"so the descriptors are held by something this adapter cannot free"
-	for range 2 { // the first may still find a descriptor; the second may find the listener closed
+	for range 2 { // the first may still find a descriptor and then no service; the second may find the listener closed
 		if c, err := net.Dial("tcp", p.addr); err == nil {
 			defer c.Close()
 		}
 	}
-	until(t, line, func() bool { return p.log.has(line) }, p.log.String)
+	var state status.Resolver
+	until(t, "the state failed is on disk", func() bool {
+		return durable.ReadJSON(filepath.Join(folder, status.ResolverFile), &state) == nil && state.State == status.StateFailed
+	}, p.log.String)
+	if state.Reason != line || !p.log.has(line) {
+		t.Errorf("reason %s\n%s", state.Reason, p.log.String())
+	}
+	if n := descriptors(t, p.cmd.Process.Pid); n < max-2 {
+		t.Errorf("the reserve was given up for another relay: %d descriptors of %d are in use", n, max)
+	}
 	p.finish()
+	if p.log.has("cannot publish") {
+		t.Errorf("a document could not be published\n%s", p.log.String())
+	}
 }
 
 // failing is a listener whose next accepts fail as told.
