@@ -18,6 +18,7 @@ const (
 	taskRevision = "source.revision"
 	taskWorkTree = "source.work-tree"
 	taskFiles    = "source.files"
+	taskTrace    = "source.trace"
 )
 
 // Tasks are what the child can do for this package; the hidden verb of the command line gives them to [sandbox.Serve].
@@ -35,6 +36,7 @@ func Tasks() map[string]sandbox.Task {
 		taskRevision: task(revision),
 		taskWorkTree: task(workTree),
 		taskFiles:    task(givenFiles),
+		taskTrace:    task(trace),
 	}
 }
 
