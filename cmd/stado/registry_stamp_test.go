@@ -27,9 +27,14 @@ type forge struct {
 	binary string
 	dir    string
 	url    string
-	// beforePush is called with each pack that is pushed, before git sees it.
-	beforePush func()
+	// beforePush, when set, is called before git says where the branch is to somebody who pushes, and again before it takes the pack.
+	beforePush func(stage string)
 }
+
+const (
+	stageAdvertisement = "advertisement"
+	stagePack          = "pack"
+)
 
 func newForge(t *testing.T) *forge {
 	t.Helper()
@@ -47,8 +52,12 @@ func newForge(t *testing.T) *forge {
 		Stderr: io.Discard,
 	}
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if f.beforePush != nil && r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/git-receive-pack") {
-			f.beforePush()
+		switch pushed := strings.HasSuffix(r.URL.Path, "/git-receive-pack"); {
+		case f.beforePush == nil:
+		case pushed && r.Method == http.MethodPost:
+			f.beforePush(stagePack)
+		case r.URL.Query().Get("service") == "git-receive-pack":
+			f.beforePush(stageAdvertisement)
 		}
 		backend.ServeHTTP(w, r)
 	}))
@@ -217,27 +226,28 @@ func TestStampRace(t *testing.T) {
 	t.Logf("rounds won: %v", won)
 }
 
-// A branch that moves under a push is looked at again. What moved it is covered by the same stamp.
+// A branch that moves under a push, before or after git has said where it is, is looked at again. What moved it is covered by the same
+// stamp, and stays.
 func TestStampLosesAndRetries(t *testing.T) {
 	t.Parallel()
 	f := newForge(t)
 	job := f.clone("job")
 	f.land(1)
-	var pushes atomic.Int32
-	const lost = 3
-	f.beforePush = func() {
-		n := int(pushes.Add(1))
-		if n > lost {
-			return
+	stages := []string{stageAdvertisement, stagePack, stageAdvertisement}
+	var lost atomic.Int32
+	f.beforePush = func(stage string) {
+		if n := int(lost.Load()); n < len(stages) && stage == stages[n] {
+			f.land(100 + n)
+			lost.Add(1)
 		}
-		f.land(100 + n)
 	}
 	answer := f.stamp(job)
-	if !answer.Stamped || answer.Attempts != lost+1 || answer.After != 2 || f.number("main") != "2" {
+	if !answer.Stamped || answer.Attempts != len(stages)+1 || answer.After != 2 || f.number("main") != "2" {
 		t.Errorf("got %+v, the branch has %s", answer, f.number("main"))
 	}
-	if subject := f.on("log", "-1", "--format=%s", "main^"); subject != fmt.Sprintf("change %d", 100+lost) {
-		t.Errorf("the stamp stands on %q", subject)
+	want := []string{"registry: generation 2", "change 102", "change 101", "change 100", "change 1"}
+	if got := f.on("log", "--format=%s", fmt.Sprintf("-%d", len(want)), "main"); got != strings.Join(want, "\n") {
+		t.Errorf("the branch is\n%s", got)
 	}
 	if again := f.stamp(job); again.Stamped || again.After != 2 {
 		t.Errorf("stamping again: %+v", again)
@@ -251,13 +261,17 @@ func TestStampLosesEveryRace(t *testing.T) {
 	job := f.clone("job")
 	f.land(1)
 	var pushes atomic.Int32
-	f.beforePush = func() { f.land(100 + int(pushes.Add(1))) }
+	f.beforePush = func(stage string) {
+		if stage == stageAdvertisement {
+			f.land(100 + int(pushes.Add(1)))
+		}
+	}
 	_, story := f.stado(job, exitConflict, "registry", "stamp", "--push")
 	if want := "cannot stamp branch main of origin: somebody else was faster every time, in 8 attempts"; !strings.Contains(story, want) {
 		t.Errorf("it says %s", story)
 	}
-	if n := pushes.Load(); n != stampAttempts || f.number("main") != "1" {
-		t.Errorf("%d pushes, generation %s", n, f.number("main"))
+	if n := pushes.Load(); n != stampAttempts || f.number("main") != "1" || f.on("rev-list", "--count", "main") != fmt.Sprint(2+n) {
+		t.Errorf("%d pushes, generation %s, %s commits", n, f.number("main"), f.on("rev-list", "--count", "main"))
 	}
 }
 
