@@ -180,11 +180,17 @@ func (r *Resolver) answerResolve(w http.ResponseWriter, name, consumer string) {
 	}
 	table := r.current.Load()
 	if table == nil {
-		reply(w, http.StatusServiceUnavailable, errorBody{r.lost()})
+		reply(w, http.StatusServiceUnavailable, errorBody{sayNoTable})
 		return
 	}
 	found, err := table.Resolve(fleet.ServiceName(name), fleet.ConsumerName(consumer))
-	if err != nil {
+	var refused *route.Refused
+	switch {
+	case errors.As(err, &refused):
+		r.opt.Log.Warn(sayNotResolved(consumer, refused))
+		reply(w, http.StatusServiceUnavailable, errorBody{refused.Public()})
+		return
+	case err != nil:
 		reply(w, http.StatusServiceUnavailable, errorBody{err.Error()})
 		return
 	}
@@ -196,13 +202,6 @@ func (r *Resolver) answerResolve(w http.ResponseWriter, name, consumer string) {
 		body.Capabilities = []string{}
 	}
 	reply(w, http.StatusOK, body)
-}
-
-// lost is why there is no table.
-func (r *Resolver) lost() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.problem
 }
 
 func reply(w http.ResponseWriter, code int, body any) {

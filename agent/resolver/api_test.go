@@ -3,6 +3,7 @@ package resolver
 import (
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -50,8 +51,19 @@ func TestAPI(t *testing.T) {
 			t.Errorf("%s %s: %v", tt.method, tt.path, header)
 		}
 	}
-	if code, body, _ := request(t, client, "GET", "http://"+api+"/v1/resolve/service/loop", "shop"); code != 503 || !strings.Contains(body, "which is the resolver API") {
+	// Consumers learn nothing of hosts, operators everything.
+	code, body, _ := request(t, client, "GET", "http://"+api+"/v1/resolve/service/loop", "shop")
+	if code != 503 || body != `{"error":"service loop leads to nothing that can serve it; `+"`stado resolver status`"+` on this machine says why"}` {
 		t.Errorf("%d %s", code, body)
+	}
+	full := "service loop resolves to http://" + api + ", which is the resolver API (" + api + ") of this resolver on a1: "
+	if !strings.Contains(g.log.String(), "stado resolver service=loop consumer=shop not resolved: "+full) {
+		t.Errorf("the log lacks the cause\n%s", g.log)
+	}
+	for _, c := range g.document().Candidates {
+		if c.Service == "loop" && !strings.HasPrefix(c.Reason, full) {
+			t.Errorf("the status lacks the cause: %+v", c)
+		}
 	}
 	if code, _, _ := request(t, client, "GET", "http://"+api+"/health", strings.Repeat("x", 20<<10)); code != http.StatusRequestHeaderFieldsTooLarge {
 		t.Errorf("a head of 20 KiB: %d", code)
@@ -63,6 +75,22 @@ func TestAPI(t *testing.T) {
 	answer, err := io.ReadAll(raw) // one request per connection
 	if err != nil || !strings.Contains(string(answer), "Connection: close\r\n") {
 		t.Errorf("%q, %v", answer, err)
+	}
+}
+
+// Without routes a consumer learns that, and not which host this is.
+func TestAPIWithoutRoutes(t *testing.T) {
+	g := newRig(t, nil)
+	g.apply(registry{generation: 1, api: freeAddress(t)}.snapshot(), "z9")
+	answer := httptest.NewRecorder()
+	req := httptest.NewRequest(http.MethodGet, "/v1/resolve/service/web", http.NoBody)
+	req.Header.Set(consumerHeader, "shop")
+	g.resolver.answer(answer, req)
+	if answer.Code != http.StatusServiceUnavailable || strings.TrimSpace(answer.Body.String()) != `{"error":"`+sayNoTable+`"}` {
+		t.Errorf("%d %s", answer.Code, answer.Body)
+	}
+	if doc := g.document(); !strings.Contains(doc.Reason, "z9") {
+		t.Errorf("the status does not say which host: %s", doc.Reason)
 	}
 }
 

@@ -23,6 +23,13 @@ func sayAPIEnded(b fleet.Bind, cause error) string {
 	return fmt.Sprintf("the resolution API at %s ended: %v; the resolver listens again at the next refresh", b.Address, cause)
 }
 
+func sayNotResolved(consumer string, refused *route.Refused) string {
+	return fmt.Sprintf("stado resolver service=%s consumer=%s not resolved: %v", refused.Service, consumer, refused)
+}
+
+// sayNoTable tells a consumer that nothing can be resolved, without a word about hosts.
+const sayNoTable = "this resolver holds no routes; `stado resolver status` on this machine says why"
+
 // sayBindCause names the cause and what to do about it.
 func sayBindCause(b fleet.Bind, cause error) string {
 	const again = "the resolver tries again at every refresh"

@@ -97,8 +97,8 @@ func waitBlockers(in Inputs) []string {
 	var out []string
 	interval := in.State.refresh()
 	for _, w := range in.Waiting {
-		if in.Now.Sub(w.Since) <= interval {
-			continue
+		if in.Now.Sub(w.Since) <= interval || w.UnprovenSince != nil {
+			continue // the latter is listed, and stands in nobody's way
 		}
 		out = append(out, SayWait(w, in.Now))
 	}

@@ -117,14 +117,17 @@ type Wait struct {
 	Phase      Phase              `json:"phase"`
 	// SessionReplacedAt is set on a held wait whose SSH session was replaced: such a wait refuses nobody.
 	SessionReplacedAt *time.Time `json:"session_replaced_at,omitempty"`
+	// UnprovenSince is set on a held wait whose client sends no more and cannot be looked up, so that it may have vanished: such a wait
+	// refuses nobody either.
+	UnprovenSince *time.Time `json:"unproven_since,omitempty"`
 }
 
-// Held lists the waits that stand in the way of a new connection: strictly older than the interval and on a session that was not
-// replaced. Every reader of the waiting list asks here, so that all of them mean the same by "held".
+// Held lists the waits that stand in the way of a new connection: strictly older than the interval, on a session that was not replaced,
+// of a client that is known to wait. Every reader of the waiting list asks here, so that all of them mean the same by "held".
 func Held(list []Wait, now time.Time, interval time.Duration) []Wait {
 	var held []Wait
 	for _, w := range list {
-		if w.SessionReplacedAt == nil && now.Sub(w.Since) > interval {
+		if w.SessionReplacedAt == nil && w.UnprovenSince == nil && now.Sub(w.Since) > interval {
 			held = append(held, w)
 		}
 	}

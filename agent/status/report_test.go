@@ -176,6 +176,26 @@ func TestHeldSkipsReplacedSessions(t *testing.T) {
 	}
 }
 
+// A client that may have vanished is listed and stands in nobody's way.
+func TestUnprovenWaitIsListedAndNotHeld(t *testing.T) {
+	list := []Wait{{Service: "web", Client: "unproven", Since: noon.Add(-time.Hour), UnprovenSince: &noon}}
+	if got := Held(list, noon, 5*time.Second); len(got) != 0 {
+		t.Errorf("held: %+v", got)
+	}
+	r := Judge(Inputs{State: &Resolver{State: StateServing, RefreshSeconds: 5}, Waiting: list, Now: noon})
+	if len(r.WaitingOpens) != 1 || r.WaitingOpens[0].UnprovenSince == nil {
+		t.Errorf("listed: %+v", r.WaitingOpens)
+	}
+	for _, b := range r.Blockers {
+		if strings.Contains(b, "has waited") {
+			t.Errorf("blocker %s", b)
+		}
+	}
+	if s := SayWait(list[0], noon); !strings.HasSuffix(s, "; its client sends no more and may have vanished, so since 2026-03-01T12:00:00Z it refuses nobody") {
+		t.Error(s)
+	}
+}
+
 func TestReadInputs(t *testing.T) {
 	dir := t.TempDir()
 	if in := ReadInputs(dir, noon); in.State != nil || in.StateErr != nil || in.Waiting != nil || in.WaitingErr != nil {

@@ -112,5 +112,8 @@ func SayWait(w Wait, now time.Time) string {
 		s += fmt.Sprintf("; the SSH session it rides was replaced at %s by a new session to %s that carries new connections, so it stands only until its client leaves",
 			w.SessionReplacedAt.UTC().Format(time.RFC3339Nano), w.ActiveHost)
 	}
+	if w.UnprovenSince != nil {
+		s += fmt.Sprintf("; its client sends no more and may have vanished, so since %s it refuses nobody", w.UnprovenSince.UTC().Format(time.RFC3339Nano))
+	}
 	return s
 }

@@ -130,7 +130,11 @@ func (a *app) printReport(r status.Report) {
 		fmt.Fprintf(a.stdout, "authority %s source=%s %s generation=%s\n", r.Authority.Host, r.Authority.Source, reach, offered)
 	}
 	for _, w := range r.WaitingOpens {
-		fmt.Fprintf(a.stdout, "waiting %s consumer=%s %s client=%s phase=%s waited=%.0fs\n", w.Service, w.Consumer, w.Bind, w.Client, w.Phase, w.WaitedSeconds)
+		unproven := ""
+		if w.UnprovenSince != nil {
+			unproven = " unproven_since=" + w.UnprovenSince.UTC().Format(time.RFC3339)
+		}
+		fmt.Fprintf(a.stdout, "waiting %s consumer=%s %s client=%s phase=%s waited=%.0fs%s\n", w.Service, w.Consumer, w.Bind, w.Client, w.Phase, w.WaitedSeconds, unproven)
 	}
 	for _, c := range r.Candidates {
 		if !c.Eligible {

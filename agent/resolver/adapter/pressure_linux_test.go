@@ -124,7 +124,7 @@ func nothingToShed(t *testing.T, max int) {
 	if state.Reason != line || !p.log.has(line) {
 		t.Errorf("reason %s\n%s", state.Reason, p.log.String())
 	}
-	if n := descriptors(t, p.cmd.Process.Pid); n < max-2 {
+	if n := descriptors(t, p.cmd.Process.Pid); n < max-reserveSize/2 {
 		t.Errorf("the reserve was given up for another relay: %d descriptors of %d are in use", n, max)
 	}
 	p.finish()

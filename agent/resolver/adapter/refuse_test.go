@@ -12,6 +12,7 @@ import (
 
 	"stado.internal/stado/agent/resolver/route"
 	"stado.internal/stado/agent/resolver/wait"
+	"stado.internal/stado/agent/status"
 	"stado.internal/stado/fleet"
 )
 
@@ -264,12 +265,13 @@ func TestHalfClosedUnproven(t *testing.T) {
 	_ = c.(*net.TCPConn).CloseWrite()
 	g.until("the wait stands", func() bool { return g.asking() == 1 })
 	g.clock.advance(31 * time.Second)
-	g.until("the wait is off the list", func() bool { return g.waits() == 0 })
-	if g.adapter.waits.Standing(g.clock.now()) {
+	g.until("the list says that it may have vanished", func() bool { return g.waits() == 1 && g.relays.Waits()[0].UnprovenSince != nil })
+	if g.adapter.waits.Standing(g.clock.now()) || len(status.Held(g.relays.Waits(), g.clock.now(), 30*time.Second)) != 0 {
 		t.Error("it still refuses callers")
 	}
 	close(answer)
 	if got := receiveAll(t, c); got != "late" {
 		t.Errorf("read %q", got)
 	}
+	g.until("the wait is off the list", func() bool { return g.waits() == 0 })
 }

@@ -301,7 +301,7 @@ func (r *relay) check(now time.Time) (keep bool) {
 			r.clientLeft()
 		case v == unknown:
 			// Half-closed, unproven: it must not stand in anybody's way for longer than any wait may.
-			if clientEOF && w != nil && w.IsHeld(now) && w.Exempt() {
+			if clientEOF && w != nil && w.IsHeld(now) && w.Exempt(now) {
 				r.relays.touch()
 			}
 		}

@@ -186,7 +186,18 @@ type Resolution struct {
 	Capabilities []string
 }
 
-// Resolve answers a consumer of a service. Physical hosts are never part of the answer.
+// Refused is the error of a service that the registry declares and no host can serve.
+type Refused struct {
+	Service fleet.ServiceName
+	Refusal string // for operators: it names hosts and addresses
+}
+
+func (e *Refused) Error() string { return e.Refusal }
+
+// Public is the sentence for a consumer, who learns nothing of hosts.
+func (e *Refused) Public() string { return sayRefusedToConsumer(e.Service) }
+
+// Resolve answers a consumer of a service. Physical hosts are never part of the answer; an error may be a [Refused], which names them.
 func (t *Table) Resolve(name fleet.ServiceName, consumer fleet.ConsumerName) (Resolution, error) {
 	service, err := t.authorized(name, consumer)
 	if err != nil {
@@ -198,7 +209,7 @@ func (t *Table) Resolve(name fleet.ServiceName, consumer fleet.ConsumerName) (Re
 			continue
 		}
 		if r.Refusal != "" {
-			return Resolution{}, fmt.Errorf("%s", r.Refusal)
+			return Resolution{}, &Refused{Service: name, Refusal: r.Refusal}
 		}
 		out.Gateway = r.gateway()
 		break

@@ -16,6 +16,10 @@ func saySelfLoop(service fleet.ServiceName, endpoint fleet.Endpoint, own fleet.L
 		service, endpoint.URL, what, host)
 }
 
+func sayRefusedToConsumer(service fleet.ServiceName) string {
+	return fmt.Sprintf("service %s leads to nothing that can serve it; `stado resolver status` on this machine says why", service)
+}
+
 func sayUnknownHost(host fleet.HostName, g fleet.Generation) error {
 	return fmt.Errorf("host %q is not in the registry at generation %d, so it holds no adapter (declare it under hosts)", host, g)
 }

@@ -49,7 +49,6 @@ type Ledger struct {
 	adapters map[key]*Adapter
 	order    list // every listed wait, oldest first
 	count    int  // length of order
-	exempted list // waits off the list whose relays go on, oldest first
 	ended    [reasons]uint64
 }
 
@@ -92,10 +91,10 @@ type Wait struct {
 
 	adapter *Adapter
 	// Guarded by ledger.mu.
-	ended   bool
-	exempt  bool
-	inOrder links // in Ledger.order, or in Ledger.exempted
-	inCount links // in Adapter.counting
+	ended    bool
+	unproven time.Time // since when it refuses nobody; zero: it may
+	inOrder  links     // in Ledger.order
+	inCount  links     // in Adapter.counting, unless unproven
 }
 
 // Open finds or makes the adapter of the ledger. The caller gives it back with [Adapter.Close]; waits that outlive the handle keep
@@ -174,35 +173,31 @@ func (w *Wait) endLocked(why Reason) bool {
 	l := w.adapter.ledger
 	w.ended = true
 	l.ended[why]++
-	if w.exempt {
-		l.exempted.remove(w, (*Wait).order)
-	} else {
-		w.unlistLocked()
+	l.order.remove(w, (*Wait).order)
+	l.count--
+	if w.unproven.IsZero() {
+		w.uncountLocked()
 	}
 	w.adapter.leaveLocked()
 	return true
 }
 
-// Exempt takes the wait off the published list although its relay goes on, and lets it refuse nobody: its client may have vanished and
+// Exempt lets the wait refuse nobody from now on, although it stays in the list and its relay goes on: its client may have vanished and
 // only a reset can tell. It reports whether the list changed.
-func (w *Wait) Exempt() bool {
+func (w *Wait) Exempt(now time.Time) bool {
 	l := w.adapter.ledger
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if w.ended || w.exempt {
+	if w.ended || !w.unproven.IsZero() {
 		return false
 	}
-	w.unlistLocked()
-	w.exempt = true
-	l.exempted.insert(w, (*Wait).order)
+	w.unproven = now
+	w.uncountLocked()
 	return true
 }
 
-// unlistLocked takes the wait out of what readers of the list and new connections see.
-func (w *Wait) unlistLocked() {
-	l := w.adapter.ledger
-	l.order.remove(w, (*Wait).order)
-	l.count--
+// uncountLocked takes the wait out of what new connections see.
+func (w *Wait) uncountLocked() {
 	w.adapter.counting.remove(w, (*Wait).count)
 	w.adapter.refreshLocked()
 }
@@ -240,23 +235,21 @@ func (l *Ledger) Interval() time.Duration {
 	return l.interval
 }
 
-// Shed ends every held wait in phase answer of the whole process, since descriptors are the process's, and returns them for the caller to
-// end their relays; exempt waits hold descriptors as well and go with them. opening counts the held waits that stand on channels still
-// opening; those stay.
+// Shed ends every wait in phase answer that is older than the interval, of the whole process, since descriptors are the process's, and
+// returns them for the caller to end their relays; unproven ones hold descriptors as well and go with them. opening counts the held waits
+// that stand on channels still opening; those stay.
 func (l *Ledger) Shed(now time.Time) (shed []*Wait, opening int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, from := range []*list{&l.order, &l.exempted} {
-		var next *Wait
-		for w := from.first; w != nil && now.Sub(w.Since) > l.interval; w = next {
-			next = w.inOrder.next
-			if w.Phase == status.PhaseOpen {
-				opening++
-				continue
-			}
-			w.endLocked(Shed)
-			shed = append(shed, w)
+	var next *Wait
+	for w := l.order.first; w != nil && now.Sub(w.Since) > l.interval; w = next {
+		next = w.inOrder.next
+		if w.Phase == status.PhaseOpen {
+			opening++
+			continue
 		}
+		w.endLocked(Shed)
+		shed = append(shed, w)
 	}
 	return shed, opening
 }
@@ -279,11 +272,16 @@ func (l *Ledger) Snapshot() []status.Wait {
 	return out
 }
 
-// Published is the wait as an element of the published list.
+// Published is the wait as an element of the published list. The caller holds the ledger, or got the wait from [Ledger.Shed].
 func (w *Wait) Published() status.Wait {
 	k := w.adapter.key
-	return status.Wait{
+	out := status.Wait{
 		Service: k.service, Consumer: k.consumer, Bind: k.bind, Client: w.Client, ActiveHost: w.Host, Endpoint: w.Endpoint,
 		Since: w.Since.UTC(), Phase: w.Phase,
 	}
+	if !w.unproven.IsZero() {
+		since := w.unproven.UTC()
+		out.UnprovenSince = &since
+	}
+	return out
 }

@@ -64,7 +64,7 @@ func TestShedTakesAnswersOfEveryAdapterAndExemptOnes(t *testing.T) {
 	begin(a, "old", status.PhaseAnswer, 0)
 	begin(b, "old too", status.PhaseAnswer, 1)
 	begin(b, "opening", status.PhaseOpen, 2)
-	begin(a, "exempt", status.PhaseAnswer, 3).Exempt()
+	begin(a, "exempt", status.PhaseAnswer, 3).Exempt(epoch)
 	begin(a, "young", status.PhaseAnswer, time.Hour)
 	shed, opening := l.Shed(epoch.Add(time.Hour))
 	var clients []string
@@ -154,28 +154,28 @@ func (m *model) end(t *rapid.T) {
 
 func (m *model) exempt(t *rapid.T) {
 	w := m.pick(t)
-	if got := w.real.Exempt(); got == w.exempt {
+	if got := w.real.Exempt(m.now); got == w.exempt {
 		t.Fatalf("Exempt = %v on a wait with exempt=%v", got, w.exempt)
 	}
 	w.exempt = true
+	if p := w.real.Published(); p.UnprovenSince == nil || p.UnprovenSince.After(m.now) {
+		t.Fatalf("the list does not say so: %+v", p)
+	}
 }
 
 func (m *model) shed(t *rapid.T) {
 	var want []*Wait
 	opening := 0
 	kept := m.waits[:0:0]
-	for _, exempt := range []bool{false, true} {
-		for _, w := range m.waits {
-			switch {
-			case w.exempt != exempt:
-			case m.now.Sub(w.real.Since) <= m.interval:
-				kept = append(kept, w)
-			case w.real.Phase == status.PhaseOpen:
-				opening++
-				kept = append(kept, w)
-			default:
-				want = append(want, w.real)
-			}
+	for _, w := range m.waits {
+		switch {
+		case m.now.Sub(w.real.Since) <= m.interval:
+			kept = append(kept, w)
+		case w.real.Phase == status.PhaseOpen:
+			opening++
+			kept = append(kept, w)
+		default:
+			want = append(want, w.real)
 		}
 	}
 	got, gotOpening := m.ledger.Shed(m.now)
@@ -185,7 +185,6 @@ func (m *model) shed(t *rapid.T) {
 	if !slices.Equal(got, want) || gotOpening != opening {
 		t.Fatalf("shed %d, want %d; opening %d, want %d", len(got), len(want), gotOpening, opening)
 	}
-	slices.SortStableFunc(kept, func(x, y *modelWait) int { return x.real.Since.Compare(y.real.Since) })
 	m.waits = kept
 }
 
@@ -206,7 +205,7 @@ func (m *model) reopen(t *rapid.T) {
 func (m *model) listed(name string) []status.Wait {
 	out := []status.Wait{}
 	for _, w := range m.waits {
-		if !w.exempt && (name == "" || w.name == name) {
+		if name == "" || w.name == name {
 			out = append(out, w.real.Published())
 		}
 	}
@@ -263,7 +262,7 @@ func TestConcurrentUse(t *testing.T) {
 				w, _ := a.Begin(Entry{Phase: status.PhaseAnswer}, epoch.Add(time.Duration(i)))
 				a.Standing(epoch)
 				if i%7 == 0 {
-					w.Exempt()
+					w.Exempt(epoch)
 				}
 				if i%50 == 0 {
 					l.Shed(epoch.Add(time.Hour))
