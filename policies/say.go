@@ -46,7 +46,7 @@ func sayEmptyFleet(held []fleet.HostName) string {
 	return fmt.Sprintf("empty fleet refused: the held registry has hosts (%s), this one has none", strings.Join(names, ", "))
 }
 
-const hintEmptyFleet = "restore the files below hosts/; if the fleet is really to be empty, say --allow-empty-fleet"
+const hintEmptyFleet = "restore the files below hosts/; if the fleet is really to be empty, say so in the commit with the trailer Stado-Allow: empty-fleet"
 
 // short is the start of a digest, enough to compare by eye.
 func short(digest string) string {
