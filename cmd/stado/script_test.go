@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -171,18 +172,31 @@ func fetch(url string) (string, error) {
 	return string(body), err
 }
 
-// ports VAR... sets each variable to a loopback port that is free.
+// ports VAR... sets each variable to a loopback port that is free and that no other test of this run is given.
 func scriptPorts(ts *testscript.TestScript, _ bool, args []string) {
-	var held []net.Listener
 	for _, name := range args {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		port, err := nextPort()
 		ts.Check(err)
-		held = append(held, l)
-		ts.Setenv(name, strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
+		ts.Setenv(name, strconv.Itoa(port))
 	}
-	for _, l := range held {
-		ts.Check(l.Close())
+}
+
+// lastPort is the newest port given out. The ports lie below those that the system gives to outgoing connections, so that nothing takes
+// one between this look at it and its use.
+var lastPort atomic.Int64
+
+func nextPort() (int, error) {
+	first := int64(11000 + os.Getpid()%200*100)
+	lastPort.CompareAndSwap(0, first)
+	for range 1000 {
+		port := int(lastPort.Add(1))
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			continue
+		}
+		return port, l.Close()
 	}
+	return 0, errors.New("no loopback port is free")
 }
 
 // envfrom VAR REGEXP FILE sets a variable to the first group of a match.
