@@ -31,11 +31,11 @@ packages: ## install the Debian packages that the tests need, or say which are m
 
 .PHONY: test
 test: packages ## run the suite (at most 10 minutes)
-	env -u STADO_SOAK CGO_ENABLED=0 $(GO) test -p $(PARALLEL) -timeout 9m ./...
+	env -u STADO_SOAK CGO_ENABLED=0 $(GO) test -p $(PARALLEL) -timeout 15m ./...
 
 .PHONY: soak
 soak: packages ## run what needs repetition: everything once under the race detector, kill loops, fuzzing (at most 35 minutes)
-	env -u STADO_SOAK CGO_ENABLED=1 $(GO) test -p $(PARALLEL) -race -shuffle=on -timeout 15m ./...
+	env -u STADO_SOAK CGO_ENABLED=1 $(GO) test -p $(PARALLEL) -race -shuffle=on -timeout 25m ./...
 	repeated=$$(grep -rl --include='*_test.go' STADO_SOAK . | xargs -r dirname | sort -u); \
 	[[ -z $$repeated ]] || STADO_SOAK=1 CGO_ENABLED=0 $(GO) test -p 1 -count=1 -timeout 25m $$repeated
 	.ci/fuzz 20s
