@@ -476,7 +476,7 @@ func TestReadDocument(t *testing.T) {
 	for text, want := range map[string]string{
 		`[]`: "d.json:1: the document is not a struct",
 		`{`:  "d.json:1: the file is not JSON",
-		`{"service_directory":` + "\n" + `{"generation": 0}}`:                                "d.json:2: STADO-SCHEMA-001",
+		"{\"service_directory\":\n{\"generation\": 0}}":                                      "d.json:2: STADO-SCHEMA-001",
 		`{"service_directory": {"generation": 1, "policies": 1}, "policies": {}}`:            "unknown field `policies`",
 		`{"service_directory": {"generation": 1}, "registry": 1, "authority": {}}`:           "unknown field `registry`",
 		`{"service_directory": 1}`:                                                           "d.json:1: STADO-SCHEMA-",
