@@ -28,8 +28,12 @@ type forge struct {
 	dir    string
 	url    string
 	// beforePush, when set, is called before git says where the branch is to somebody who pushes, and again before it takes the pack.
-	beforePush func(stage string)
+	// The server already runs when a test sets it.
+	beforePush atomic.Pointer[func(stage string)]
 }
+
+// onPush has do called at each stage of a push from now on.
+func (f *forge) onPush(do func(stage string)) { f.beforePush.Store(&do) }
 
 const (
 	stageAdvertisement = "advertisement"
@@ -52,12 +56,13 @@ func newForge(t *testing.T) *forge {
 		Stderr: io.Discard,
 	}
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		before := f.beforePush.Load()
 		switch pushed := strings.HasSuffix(r.URL.Path, "/git-receive-pack"); {
-		case f.beforePush == nil:
+		case before == nil:
 		case pushed && r.Method == http.MethodPost:
-			f.beforePush(stagePack)
+			(*before)(stagePack)
 		case r.URL.Query().Get("service") == "git-receive-pack":
-			f.beforePush(stageAdvertisement)
+			(*before)(stageAdvertisement)
 		}
 		backend.ServeHTTP(w, r)
 	}))
@@ -235,12 +240,12 @@ func TestStampLosesAndRetries(t *testing.T) {
 	f.land(1)
 	stages := []string{stageAdvertisement, stagePack, stageAdvertisement}
 	var lost atomic.Int32
-	f.beforePush = func(stage string) {
+	f.onPush(func(stage string) {
 		if n := int(lost.Load()); n < len(stages) && stage == stages[n] {
 			f.land(100 + n)
 			lost.Add(1)
 		}
-	}
+	})
 	answer := f.stamp(job)
 	if !answer.Stamped || answer.Attempts != len(stages)+1 || answer.After != 2 || f.number("main") != "2" {
 		t.Errorf("got %+v, the branch has %s", answer, f.number("main"))
@@ -261,11 +266,11 @@ func TestStampLosesEveryRace(t *testing.T) {
 	job := f.clone("job")
 	f.land(1)
 	var pushes atomic.Int32
-	f.beforePush = func(stage string) {
+	f.onPush(func(stage string) {
 		if stage == stageAdvertisement {
 			f.land(100 + int(pushes.Add(1)))
 		}
-	}
+	})
 	_, story := f.stado(job, exitConflict, "registry", "stamp", "--push")
 	if want := "cannot stamp branch main of origin: somebody else was faster every time, in 8 attempts"; !strings.Contains(story, want) {
 		t.Errorf("it says %s", story)
