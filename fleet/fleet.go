@@ -158,7 +158,33 @@ type Adapter struct {
 // Policies are the fleet's own settings of the judges.
 type Policies struct {
 	GenerationMode GenerationMode `json:"generation_mode,omitempty"`
+	Quorum         Quorum         `json:"quorum,omitempty"`
+	ChangeLimits   *ChangeLimits  `json:"change_limits,omitempty"`
 }
+
+// Limits are the declared change limits, or those of a registry that declares none.
+func (p Policies) Limits() ChangeLimits {
+	if p.ChangeLimits == nil {
+		return ChangeLimits{MaxRemovedHostsPct: 25, MaxChangedServicesPct: 50, MinSet: 10}
+	}
+	return *p.ChangeLimits
+}
+
+// ChangeLimits bound what one change may do to a fleet; they apply to sets of at least MinSet.
+type ChangeLimits struct {
+	MaxRemovedHostsPct    int `json:"max_removed_hosts_pct"`
+	MaxChangedServicesPct int `json:"max_changed_services_pct"`
+	MinSet                int `json:"min_set"`
+}
+
+// Quorum says which hosts must promise before the authority moves.
+type Quorum string
+
+// The quorums: no promise is needed, or that of a majority of all registered hosts.
+const (
+	QuorumNone     Quorum = "none"
+	QuorumMajority Quorum = "majority"
+)
 
 // GenerationMode says who writes the generation.
 type GenerationMode string

@@ -57,15 +57,16 @@ func judgeArchive(t *testing.T, archive *txtar.Archive) fleet.Findings {
 		}
 	}
 	compiled := compile(t, next)
-	findings := Check(compiled)
+	findings := append(Check(compiled), CheckOwn(next, compiled.Document, nil)...)
 	if len(previous) > 0 {
 		held := compile(t, previous)
 		findings = append(findings, Judge(
-			Revision{Registry: held.Registry, Digest: held.Digest},
+			Revision{Registry: held.Registry, Document: held.Document, Digest: held.Digest},
 			Revision{
-				Registry: compiled.Registry, Digest: compiled.Digest, Positions: compiled.Positions,
+				Registry: compiled.Registry, Document: compiled.Document, Digest: compiled.Digest, Positions: compiled.Positions,
 				AllowEmptyFleet: bytes.Contains(archive.Comment, []byte("\nallow empty fleet\n")),
 			})...)
+		findings = append(findings, JudgeOwn(previous, held.Document, compiled.Document, nil)...)
 	}
 	return findings
 }

@@ -35,11 +35,16 @@ func unread(err error) change {
 	}
 }
 
-// settle takes the result of a read. It reports whether more of the same offer is to be read at once.
+// settle takes the result of a read. It reports whether more is to be read at once: the rest of the offer, or all of it when something
+// else is held by now.
 func (l *loop) settle(res result) (more bool) {
 	l.reading = false
 	defer l.sayBlockers()
-	if res.err == nil && res.offer.Partial && l.part(res.offer) == nil {
+	if res.err == nil && l.outdated(res) {
+		return true
+	}
+	if res.err == nil && res.offer.Partial && l.hold(res.out, res.held) == nil {
+		l.behind = res.trail // nothing is served or reported before the last part has been seen
 		return true
 	}
 	if l.first {
@@ -47,18 +52,12 @@ func (l *loop) settle(res result) (more bool) {
 		l.arm(l.started)
 	}
 	if res.err == nil {
-		l.offered(res.offer)
+		l.behind = trail{}
+		l.offered(res)
 	} else {
 		l.failed(res.err)
 	}
 	return false
-}
-
-// part takes an offer that goes on: what it admits is held, and nothing is served or reported before the last part has been seen.
-func (l *loop) part(offer source.Offer) error {
-	held, _ := l.opts.Store.Held()
-	w := walk{judge: l.judge, now: time.Now().UTC()}
-	return l.hold(w.admit(held, l.opts.Store.Snapshot(), offer), held)
 }
 
 // failed is a read without an offer: the authority did not answer, or what it has cannot be evaluated.
@@ -73,11 +72,9 @@ func (l *loop) failed(err error) {
 	}
 }
 
-// offered judges what the authority has, holds what is admitted and serves it.
-func (l *loop) offered(offer source.Offer) {
-	held, _ := l.opts.Store.Held()
-	w := walk{judge: l.judge, now: time.Now().UTC()}
-	out := w.admit(held, l.opts.Store.Snapshot(), offer)
+// offered holds what was admitted of an offer and serves it.
+func (l *loop) offered(res result) {
+	offer, held, out := res.offer, res.held, res.out
 	seen := func(s *Status) {
 		s.Reachable, s.Detail, s.OfferedCommit = new(true), "", offer.Tip
 		s.OfferedGeneration = newestGeneration(offer, held)

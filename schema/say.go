@@ -37,11 +37,18 @@ func sayDepth() string  { return fmt.Sprintf("the value nests more than %d deep"
 func sayNodes() string  { return fmt.Sprintf("the file has more than %d syntax nodes", maxNodes) }
 func sayFields() string { return fmt.Sprintf("one literal has more than %d entries", maxFields) }
 
-func sayPackage(name string) string {
+func sayPackage(name, want string) string {
 	if name == "" {
 		return "the file has no package clause"
 	}
+	if want != packageName {
+		return fmt.Sprintf("the file is of package %s; a file below %s/ is of package %s", name, want, want)
+	}
 	return fmt.Sprintf("the file is of package %s; a registry file is of package %s", name, packageName)
+}
+
+func hintPackage(want string) string {
+	return fmt.Sprintf("write `package %s` in its first line", want)
 }
 
 func sayUnknown(label string) string { return fmt.Sprintf("unknown field `%s`", label) }
@@ -99,7 +106,6 @@ const (
 	hintModule    = "keep cue.mod/module.cue and cue.mod/pkg only"
 	hintAttribute = "remove the attribute and write the value itself"
 	hintImport    = "a registry may import stado.internal/schema, strings, net, list, struct, regexp and strconv"
-	hintPackage   = "write `package fleet` in its first line"
 	hintFlatten   = "write the value less deeply nested"
 	hintConflict  = "set the value in one place"
 	hintBindClash = "give one of them another bind"

@@ -10,7 +10,6 @@ import (
 	"stado.internal/stado/agent"
 	"stado.internal/stado/agent/config"
 	"stado.internal/stado/fleet"
-	"stado.internal/stado/policies"
 	"stado.internal/stado/reconcile/source"
 )
 
@@ -31,7 +30,8 @@ func newVet(a *app) *cobra.Command {
 		Use:   "vet [DIR]",
 		Short: "Judge a registry repository as every agent would",
 		Long: `Judge the files of the registry repository DIR (default: this directory) with the schema and the rules of this version, in a
-child process under limits. With --base the change from that revision is judged too: its generation, and what it removes.
+child process under limits. With --base the change from that revision is judged too: its generation, its authority, what it removes,
+and the fleet's own policies, as the base has them.
 
 Exit status: 0 admitted, 1 refused (findings on stdout), 2 usage.`,
 		Example: "  stado vet\n  stado vet fleet --base origin/main\n  stado vet fleet --json",
@@ -98,7 +98,7 @@ func (v vetter) judge(c *cobra.Command) (vetAnswer, error) {
 		}
 		answer.Generation = registry.Directory.Generation
 		if v.base != "" {
-			if err := v.compare(c, &answer, next, registry); err != nil {
+			if err := v.compare(c, &answer, next); err != nil {
 				return vetAnswer{}, err
 			}
 		}
@@ -110,7 +110,7 @@ func (v vetter) judge(c *cobra.Command) (vetAnswer, error) {
 
 // compare adds what the change from the base revision says. A base that does not compile is judged as far as it goes: a repair must be
 // possible, so it only takes away the comparison.
-func (v vetter) compare(c *cobra.Command, answer *vetAnswer, next source.Verdict, registry *fleet.Registry) error {
+func (v vetter) compare(c *cobra.Command, answer *vetAnswer, next source.Verdict) error {
 	base, err := v.evaluator.Commit(c.Context(), v.dir, v.base)
 	if err != nil {
 		return fmt.Errorf("cannot judge the change from %s: %w", v.base, err)
@@ -124,14 +124,11 @@ func (v vetter) compare(c *cobra.Command, answer *vetAnswer, next source.Verdict
 		})
 		return nil
 	}
-	previous, err := fleet.Decode(base.Document)
+	findings, err := v.evaluator.Judge(c.Context(), v.dir, base, next)
 	if err != nil {
-		return err
+		return fmt.Errorf("cannot judge the change from %s: %w", v.base, err)
 	}
-	answer.Findings = append(answer.Findings, policies.Judge(
-		policies.Revision{Registry: previous, Digest: base.Digest, Positions: base.Positions},
-		policies.Revision{Registry: registry, Digest: next.Digest, Positions: next.Positions},
-	)...)
+	answer.Findings = append(answer.Findings, findings...)
 	return nil
 }
 

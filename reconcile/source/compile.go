@@ -22,6 +22,7 @@ type judgement struct {
 	Generation fleet.Generation           `json:"generation,omitempty"`
 	Findings   fleet.Findings             `json:"findings,omitempty"`
 	Positions  map[string]schema.Position `json:"positions,omitempty"`
+	Policies   bool                       `json:"policies,omitempty"` // there are policies of the fleet's own
 }
 
 // judge compiles files and judges the result by itself. It runs in the child only.
@@ -36,9 +37,12 @@ func judge(files []schema.File, p func(sandbox.Progress)) judgement {
 	}})
 	if c.Registry != nil {
 		c.Findings = append(c.Findings, policies.Check(c)...)
+		c.Findings = append(c.Findings, policies.CheckOwn(files, c.Document, beginPolicies(p))...)
 		c.Findings.Sort()
 	}
-	j := judgement{Document: c.Document, Digest: c.Digest, Findings: c.Findings, Positions: c.Positions}
+	j := judgement{
+		Document: c.Document, Digest: c.Digest, Findings: c.Findings, Positions: c.Positions, Policies: len(schema.PolicyFiles(files)) > 0,
+	}
 	if c.Registry != nil {
 		j.Generation = c.Registry.Directory.Generation
 	}

@@ -24,6 +24,7 @@ type Verdict struct {
 	Digest    string
 	Findings  fleet.Findings
 	Positions map[string]schema.Position
+	Policies  bool // there are policies of the fleet's own
 }
 
 // Evaluator judges registries of this machine for the command line, with the same child, gates and judges as the agent. It is a value,
@@ -64,6 +65,7 @@ func (e Evaluator) run(ctx context.Context, task, dir, rev string) (Verdict, err
 	}
 	return Verdict{
 		Commit: reply.Commit, Document: reply.Document, Digest: reply.Digest, Findings: reply.Findings, Positions: reply.Positions,
+		Policies: reply.Policies,
 	}, nil
 }
 

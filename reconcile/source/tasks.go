@@ -17,6 +17,7 @@ const (
 	taskCompile  = "source.compile"
 	taskRevision = "source.revision"
 	taskWorkTree = "source.work-tree"
+	taskPolicies = "source.policies"
 )
 
 // Tasks are what the child can do for this package; the hidden verb of the command line gives them to [sandbox.Serve].
@@ -33,6 +34,7 @@ func Tasks() map[string]sandbox.Task {
 		taskCompile:  task(compile),
 		taskRevision: task(revision),
 		taskWorkTree: task(workTree),
+		taskPolicies: task(judgePolicies),
 	}
 }
 
