@@ -13,13 +13,14 @@ import (
 	"stado.internal/stado/schema"
 )
 
-// Check judges one revision: what hosts, services, consumers and binds say of each other, and what the schema cannot read in an
+// Check judges one revision: that every file gives what it owns, and, when the registry compiles, what hosts, services, consumers and binds say of each other, and what the schema cannot read in an
 // address. An endpoint that is a listener of its host's own resolver is no finding here; the resolver refuses that route.
 func Check(c schema.Compiled) fleet.Findings {
-	if c.Registry == nil {
-		return nil
-	}
 	k := checker{registry: c.Registry, positions: c.Positions}
+	k.scope(c.Unowned)
+	if c.Registry == nil {
+		return schema.Limit(k.findings)
+	}
 	k.authority()
 	for _, name := range k.registry.ServiceNames() {
 		k.service(name, k.registry.Directory.Services[name])

@@ -53,6 +53,7 @@ func (c *compiler) parse(files []File) []source {
 			s.literal = literalFile(file)
 			s.needsWhole = readsEntries(file)
 		}
+		c.owners.look(f.Path, file)
 		c.walk(f.Path, file)
 		out = append(out, s)
 	}

@@ -35,11 +35,11 @@ func judge(files []schema.File, p func(sandbox.Progress)) judgement {
 		last = file
 		p(sandbox.Progress{Phase: phase, File: file})
 	}})
+	c.Findings = append(c.Findings, policies.Check(c)...)
 	if c.Registry != nil {
-		c.Findings = append(c.Findings, policies.Check(c)...)
 		c.Findings = append(c.Findings, policies.CheckOwn(files, c.Document, beginPolicies(p))...)
-		c.Findings.Sort()
 	}
+	c.Findings.Sort()
 	j := judgement{
 		Document: c.Document, Digest: c.Digest, Findings: c.Findings, Positions: c.Positions, Policies: len(schema.PolicyFiles(files)) > 0,
 	}
