@@ -72,6 +72,10 @@ func sayAuthorityAlone(others []string) string {
 
 const hintAuthorityAlone = "take everything but authority.cue and generation.cue out of this change, and propose it in one of its own"
 
+func hintDeprecated(f RetiredField) string {
+	return fmt.Sprintf("deprecated since %s; a later release refuses it", f.Since)
+}
+
 func sayRemovedHosts(gone []fleet.HostName, of, limit int) string {
 	return fmt.Sprintf("change limit: the change removes %d of %d hosts (%s): %s; at most %d%% may go at once", len(gone), of, percent(len(gone), of), some(gone), limit)
 }
