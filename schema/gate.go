@@ -172,7 +172,7 @@ func gateText(f File) (fleet.Finding, bool) {
 		return hinted(refusal(RuleNotText, offsetPosition(f, i), "", "the file is not valid UTF-8"), hintText), true
 	}
 	if m := mergeMarker.FindIndex(f.Data); m != nil {
-		return hinted(refusal(RuleMarkers, offsetPosition(f, m[0]), "", "the file holds conflict markers"), hintMerge), true
+		return hinted(refusal(RuleMarkers, offsetPosition(f, m[0]), "", "the file holds conflict markers"), hintMerge(f.Path)), true
 	}
 	return fleet.Finding{}, false
 }

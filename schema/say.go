@@ -97,7 +97,6 @@ func sayInternal(what any) string {
 
 const (
 	hintSplit     = "split it over several files"
-	hintMerge     = "finish the merge and commit the file again"
 	hintLFS       = "commit the file itself: git lfs untrack '*.cue', then git add --renormalize ."
 	hintBOM       = "save the file as UTF-8 without a byte order mark"
 	hintText      = "save the file as UTF-8 text"
@@ -107,7 +106,6 @@ const (
 	hintAttribute = "remove the attribute and write the value itself"
 	hintImport    = "a registry may import stado.internal/schema, strings, net, list, struct, regexp and strconv"
 	hintFlatten   = "write the value less deeply nested"
-	hintConflict  = "set the value in one place"
 	hintBindClash = "give one of them another bind"
 	hintOtherLeaf = "move the common value to a definition (#…) in a shared file and let both files use it"
 	hintOutside   = "write it under `registry:`, or start its name with _ or # if it is a template"
@@ -115,3 +113,19 @@ const (
 	hintConcrete  = "write the value itself"
 	hintGeneral   = "add a file generation.cue that says registry: service_directory: generation: 1"
 )
+
+// hintMerge is what to do about a merge that was committed half done. Nobody needs to choose between two generations.
+func hintMerge(file string) string {
+	if file == generationFile {
+		return "take either number and run stado bump --onto origin/main, which raises it above both"
+	}
+	return "finish the merge and commit the file again"
+}
+
+// hintConflict is what to do about two values of one field.
+func hintConflict(fieldPath string) string {
+	if fieldPath == directoryLabel+".generation" {
+		return "keep one number and run stado bump --onto origin/main, which raises it above both"
+	}
+	return "set the value in one place"
+}
