@@ -5,7 +5,9 @@ import (
 	"time"
 
 	"stado.internal/stado/fleet"
+	"stado.internal/stado/policies"
 	"stado.internal/stado/reconcile/source"
+	"stado.internal/stado/reconcile/store"
 )
 
 // jitterFloor spreads polls over the last fifth of the interval: hosts do not ask in step, and no adoption is later than one interval.
@@ -35,11 +37,16 @@ type loop struct {
 	cause    string          // last failure in the log
 	standing *Refusal        // of the tip
 	pending  time.Time       // since when the tip waits for its generation
+	behind   trail           // of the last part of an offer that goes on
 	blockers map[string]bool // sentences of the store's blockers in the log
 }
 
+// result is a read and what it amounts to against what was held when it ended.
 type result struct {
 	offer source.Offer
+	held  store.Held
+	out   outcome
+	trail trail
 	err   error
 }
 
@@ -85,6 +92,26 @@ func (l *loop) poll(ctx context.Context, restart bool) (source.Offer, error) {
 		}
 	}
 	return offer, nil
+}
+
+// look reads the source and judges what it offers. It runs beside the loop, because policies of the fleet's own are asked in a child.
+func (l *loop) look(ctx context.Context, restart bool, behind trail) result {
+	offer, err := l.poll(ctx, restart)
+	if err != nil {
+		return result{err: err}
+	}
+	held, _ := l.opts.Store.Held()
+	w := walk{judge: l.judge, now: time.Now().UTC(), own: func(previous, next policies.Revision) (fleet.Findings, error) {
+		return l.opts.Source.Policies(ctx, previous, next)
+	}}
+	out, err := w.admit(held, l.opts.Store.Snapshot(), offer, behind)
+	return result{offer: offer, held: held, out: out, trail: w.trail, err: err}
+}
+
+// outdated reports whether something else was held meanwhile, so that what the read amounts to has to be seen anew.
+func (l *loop) outdated(res result) bool {
+	held, _ := l.opts.Store.Held()
+	return held.Commit != res.held.Commit || held.Generation != res.held.Generation || held.Digest != res.held.Digest
 }
 
 // arm sets the next refresh, counted from the start of a read so that the length of a read does not add to the interval.

@@ -108,9 +108,9 @@ func (m *machine) poll(t *rapid.T, part int) {
 	m.broken = false
 	m.loop.opts.Source = &repo{tip: m.tip, part: part}
 	for more := true; more; {
-		o, err := m.loop.poll(context.Background(), false)
+		res := m.loop.look(context.Background(), false, m.loop.behind)
 		m.loop.first, m.loop.started = false, time.Now()
-		more = m.loop.settle(result{o, err})
+		more = m.loop.settle(res)
 	}
 	if !m.broken {
 		m.held = m.expect()

@@ -27,6 +27,9 @@ type Source interface {
 	// Poll asks for what follows the held commit; a zero anchor asks for the tip alone. It returns soon after ctx ends. The reconciler
 	// has one Poll at a time.
 	Poll(ctx context.Context, held source.Anchor) (source.Offer, error)
+	// Policies judges a change by the policies of the fleet's own that the commit of previous holds. The error says that they could not
+	// be asked.
+	Policies(ctx context.Context, previous, next policies.Revision) (fleet.Findings, error)
 }
 
 // Options make a [Reconciler]. Store, Source, Refresh, Adopt and Log are required.
@@ -183,10 +186,7 @@ func (r *Reconciler) Run(ctx context.Context) error {
 // ask begins a read, which Run waits for.
 func (l *loop) ask(ctx context.Context) {
 	l.reading, l.counted, l.started = true, false, time.Now()
-	restart := l.restart
+	restart, behind := l.restart, l.behind
 	l.restart = false
-	go func() {
-		offer, err := l.poll(ctx, restart)
-		l.results <- result{offer, err}
-	}()
+	go func() { l.results <- l.look(ctx, restart, behind) }()
 }

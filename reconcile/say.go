@@ -48,7 +48,7 @@ func sayRollback(offered, held fleet.Generation) string {
 }
 
 func sayReused(generation fleet.Generation, held, offered string) string {
-	return fmt.Sprintf("generation %d reused: held %s, offered %s", generation, held, offered)
+	return fmt.Sprintf("generation %d reused: held %s, offered %s (on the branch, run: stado bump --onto origin/main)", generation, held, offered)
 }
 
 func sayFork(held Standing, offered Offered) string {

@@ -36,21 +36,11 @@ func (c *compiler) parse(files []File) []source {
 	out := make([]source, 0, len(files))
 	for _, f := range files {
 		c.begin(phaseParse, f.Path)
-		text, unbalanced, refused := gateTokens(f)
-		if refused != nil {
-			c.findings.add(*refused)
-			continue
+		file, fs := parseText(f)
+		if len(fs) == 0 {
+			fs = gateSyntax(f.Path, file, packageName)
 		}
-		file, err := parseCUE(f.Path, text)
-		if err != nil {
-			c.findings.add(syntaxFindings(err)...)
-			continue
-		}
-		if unbalanced != nil {
-			c.findings.add(*unbalanced)
-			continue
-		}
-		if fs := gateSyntax(f.Path, file); len(fs) > 0 {
+		if len(fs) > 0 {
 			c.findings.add(fs...)
 			continue
 		}
@@ -63,14 +53,15 @@ func (c *compiler) parse(files []File) []source {
 			s.literal = literalFile(file)
 			s.needsWhole = readsEntries(file)
 		}
+		c.owners.look(f.Path, file)
 		c.walk(f.Path, file)
 		out = append(out, s)
 	}
 	return out
 }
 
-func parseCUE(name string, data []byte) (*ast.File, error) {
-	return parser.ParseFile(name, data, parser.Version(languageVersion))
+func parseCUE(name string, data []byte, options ...parser.Option) (*ast.File, error) {
+	return parser.ParseFile(name, data, append(options, parser.Version(languageVersion))...)
 }
 
 func syntaxFindings(err error) []fleet.Finding {
@@ -95,16 +86,16 @@ var (
 )
 
 // gateSyntax refuses a tree that is too large or reaches outside, at the first node that does.
-func gateSyntax(name string, file *ast.File) []fleet.Finding {
+func gateSyntax(name string, file *ast.File, pkg string) []fleet.Finding {
 	g := syntaxGate{name: name}
-	if p := file.PackageName(); p != packageName {
+	if p := file.PackageName(); p != pkg {
 		at := Position{name, 1, 1}
 		for _, d := range file.Decls {
 			if clause, ok := d.(*ast.Package); ok {
 				at = position(clause.Name.Pos())
 			}
 		}
-		g.refuse(RulePackage, at, sayPackage(p), hintPackage)
+		g.refuse(RulePackage, at, sayPackage(p, pkg), hintPackage(pkg))
 	}
 	g.entries(file, len(file.Decls))
 	ast.Walk(file, g.enter, g.leave)

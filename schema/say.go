@@ -41,11 +41,18 @@ func sayDepth() string  { return fmt.Sprintf("the value nests more than %d deep"
 func sayNodes() string  { return fmt.Sprintf("the file has more than %d syntax nodes", maxNodes) }
 func sayFields() string { return fmt.Sprintf("one literal has more than %d entries", maxFields) }
 
-func sayPackage(name string) string {
+func sayPackage(name, want string) string {
 	if name == "" {
 		return "the file has no package clause"
 	}
+	if want != packageName {
+		return fmt.Sprintf("the file is of package %s; a file below %s/ is of package %s", name, want, want)
+	}
 	return fmt.Sprintf("the file is of package %s; a registry file is of package %s", name, packageName)
+}
+
+func hintPackage(want string) string {
+	return fmt.Sprintf("write `package %s` in its first line", want)
 }
 
 func sayUnknown(label string) string { return fmt.Sprintf("unknown field `%s`", label) }
@@ -95,7 +102,6 @@ func sayInternal(what any) string {
 const (
 	hintSplit     = "split it over several files"
 	hintDocument  = "look for a comprehension or a template that repeats more than it should"
-	hintMerge     = "finish the merge and commit the file again"
 	hintLFS       = "commit the file itself: git lfs untrack '*.cue', then git add --renormalize ."
 	hintBOM       = "save the file as UTF-8 without a byte order mark"
 	hintLineEnds  = "save the file with Unix line ends: sed -i 's/\\r$//' FILE, and git config core.autocrlf input"
@@ -105,9 +111,7 @@ const (
 	hintModule    = "keep cue.mod/module.cue and cue.mod/pkg only"
 	hintAttribute = "remove the attribute and write the value itself"
 	hintImport    = "a registry may import stado.internal/schema, strings, net, list, struct, regexp and strconv"
-	hintPackage   = "write `package fleet` in its first line"
 	hintFlatten   = "write the value less deeply nested"
-	hintConflict  = "set the value in one place"
 	hintBindClash = "give one of them another bind"
 	hintOtherLeaf = "move the common value to a definition (#…) in a shared file and let both files use it"
 	hintOutside   = "write it under `registry:`, or start its name with _ or # if it is a template"
@@ -115,3 +119,19 @@ const (
 	hintConcrete  = "write the value itself"
 	hintGeneral   = "add a file generation.cue that says registry: service_directory: generation: 1"
 )
+
+// hintMerge is what to do about a merge that was committed half done. Nobody needs to choose between two generations.
+func hintMerge(file string) string {
+	if file == generationFile {
+		return "take either number and run stado bump --onto origin/main, which raises it above both"
+	}
+	return "finish the merge and commit the file again"
+}
+
+// hintConflict is what to do about two values of one field.
+func hintConflict(fieldPath string) string {
+	if fieldPath == directoryLabel+".generation" {
+		return "keep one number and run stado bump --onto origin/main, which raises it above both"
+	}
+	return "set the value in one place"
+}

@@ -80,6 +80,8 @@ type Compiled struct {
 	Findings fleet.Findings
 	// Positions says where the files give a value, by field path (see [FieldPath]). A value that comes out of a template has none.
 	Positions map[string]Position
+	// Unowned are the places where a file gives what another one owns. They refuse nothing here; the policies do.
+	Unowned []Unowned
 }
 
 // At is the position of a field, or of the nearest enclosing field that has one.
@@ -108,6 +110,7 @@ type compiler struct {
 	files    map[string][]byte
 	findings collector
 	index    index
+	owners   owners
 }
 
 func (c *compiler) begin(phase, file string) {
@@ -120,7 +123,7 @@ func (c *compiler) begin(phase, file string) {
 
 func (c *compiler) compile(files []File) Compiled {
 	document, registry := c.document(files)
-	out := Compiled{Findings: c.findings.list(), Positions: c.index}
+	out := Compiled{Findings: c.findings.list(), Positions: c.index, Unowned: c.owners.list()}
 	if out.Findings.Refuses() {
 		return out
 	}

@@ -22,6 +22,7 @@ type judgement struct {
 	Generation fleet.Generation           `json:"generation,omitempty"`
 	Findings   fleet.Findings             `json:"findings,omitempty"`
 	Positions  map[string]schema.Position `json:"positions,omitempty"`
+	Policies   bool                       `json:"policies,omitempty"` // there are policies of the fleet's own
 }
 
 // judge compiles files and judges the result by itself. It runs in the child only.
@@ -34,10 +35,14 @@ func judge(files []schema.File, p func(sandbox.Progress)) judgement {
 		last = file
 		p(sandbox.Progress{Phase: phase, File: file})
 	}})
+	c.Findings = append(c.Findings, policies.Check(c)...)
 	if c.Registry != nil {
-		c.Findings = schema.Limit(append(c.Findings, policies.Check(c)...))
+		c.Findings = append(c.Findings, policies.CheckOwn(files, c.Document, beginPolicies(p))...)
 	}
-	j := judgement{Document: c.Document, Digest: c.Digest, Findings: c.Findings, Positions: c.Positions}
+	c.Findings = schema.Limit(c.Findings)
+	j := judgement{
+		Document: c.Document, Digest: c.Digest, Findings: c.Findings, Positions: c.Positions, Policies: len(schema.PolicyFiles(files)) > 0,
+	}
 	if c.Registry != nil {
 		j.Generation = c.Registry.Directory.Generation
 	}

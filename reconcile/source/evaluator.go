@@ -24,6 +24,7 @@ type Verdict struct {
 	Digest    string
 	Findings  fleet.Findings
 	Positions map[string]schema.Position
+	Policies  bool   // there are policies of the fleet's own
 	Parent    string // full object id of the first parent; empty for a root commit, and for what is no commit
 	// AllowEmptyFleet: the commit says in a trailer that the last host is removed on purpose.
 	AllowEmptyFleet bool
@@ -80,7 +81,8 @@ func (e Evaluator) run(ctx context.Context, task string, request any, where stri
 	}
 	return Verdict{
 		Commit: reply.Commit, Document: reply.Document, Digest: reply.Digest, Findings: schema.Limit(reply.Findings), Positions: reply.Positions,
-		Parent: reply.Parent, AllowEmptyFleet: reply.AllowEmptyFleet, Drift: reply.Drift,
+		Policies: reply.Policies,
+		Parent:   reply.Parent, AllowEmptyFleet: reply.AllowEmptyFleet, Drift: reply.Drift,
 	}, nil
 }
 

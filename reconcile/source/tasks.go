@@ -17,6 +17,7 @@ const (
 	taskCompile  = "source.compile"
 	taskRevision = "source.revision"
 	taskWorkTree = "source.work-tree"
+	taskPolicies = "source.policies"
 	taskFiles    = "source.files"
 	taskTrace    = "source.trace"
 )
@@ -35,6 +36,7 @@ func Tasks() map[string]sandbox.Task {
 		taskCompile:  task(compile),
 		taskRevision: task(revision),
 		taskWorkTree: task(workTree),
+		taskPolicies: task(judgePolicies),
 		taskFiles:    task(givenFiles),
 		taskTrace:    task(trace),
 	}
