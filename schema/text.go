@@ -29,6 +29,10 @@ func Format(f File) (out []byte, findings fleet.Findings) {
 	if err != nil {
 		return nil, syntaxFindings(err)
 	}
+	// The formatter writes some numbers that the parser admits (00.M) as text that it does not: no file may become worse than it was.
+	if _, worse := parseWhole(File{f.Path, out}); worse != nil {
+		return nil, fleet.Findings{hinted(refusal(RuleSyntax, Position{File: f.Path}, "", sayUnformattable(worse[0])), hintUnformattable)}
+	}
 	return out, nil
 }
 
