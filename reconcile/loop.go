@@ -141,7 +141,7 @@ func (l *loop) unanswered() {
 	l.first = false
 	l.arm(time.Now())
 	l.catchUp(l.durable())
-	if l.recover(cause, unreachable(cause)) {
+	if l.takeHanded(&cause, unreachable(cause)) || l.recover(cause, unreachable(cause)) {
 		return
 	}
 	l.fail(failure{cause: cause}, unreachable(cause), func(s *Status) {

@@ -31,6 +31,11 @@ func sayRecovery(cause string, generation fleet.Generation) string {
 		cause, generation)
 }
 
+func sayHanded(cause string, generation fleet.Generation) string {
+	return fmt.Sprintf("stado resolver: the registry authority did not answer (%s); adopting the newer registry this host was handed, directory generation %d",
+		cause, generation)
+}
+
 func sayRefreshFailed(attempt int, interval time.Duration, cause string) string {
 	return fmt.Sprintf("stado resolver refresh failed, attempt %d, next on the declared %s interval: %s", attempt, seconds(interval), cause)
 }
@@ -40,7 +45,11 @@ func sayRecovered(attempts int) string {
 }
 
 func sayAdopted(s *fleet.Snapshot) string {
-	return fmt.Sprintf("stado resolver serves generation %d of the registry, commit %s", s.Generation(), s.Commit)
+	from := "commit " + s.Commit
+	if s.Commit == "" {
+		from = "handed over"
+	}
+	return fmt.Sprintf("stado resolver serves generation %d of the registry, %s", s.Generation(), from)
 }
 
 func sayRollback(offered, held fleet.Generation) string {

@@ -103,6 +103,9 @@ func (l *loop) catchUp(s *fleet.Snapshot) {
 func (l *loop) failed(err error) {
 	l.catchUp(l.durable())
 	cause := err.Error()
+	if l.takeHanded(&cause, unread(err)) {
+		return
+	}
 	if e, ok := errors.AsType[*source.Error](err); ok && e.Kind == source.KindLimit {
 		l.refused(&Refusal{Rule: source.RuleLimit, Sentence: cause, Since: time.Now().UTC()}, unread(err))
 		return
@@ -121,6 +124,8 @@ func (l *loop) offered(res result) {
 		s.OfferedGeneration = newestGeneration(offer, held)
 	}
 	switch err := l.hold(out, held); {
+	case errors.Is(err, store.ErrOutdated):
+		l.again = true // it was judged against what is not held any more
 	case err != nil:
 		l.standing, l.restart = out.refusal, true
 		l.catchUp(durable)
@@ -183,8 +188,12 @@ func (l *loop) refused(refusal *Refusal, changes ...change) {
 	}
 	l.standing, l.pending = refusal, time.Time{}
 	l.catchUp(l.durable())
-	if !l.recover(refusal.Sentence, changes...) {
-		l.fail(failure{cause: refusal.Sentence, again: l.counted, standing: true}, changes...)
+	cause := refusal.Sentence
+	if l.takeHanded(&cause, changes...) {
+		return
+	}
+	if !l.recover(cause, changes...) {
+		l.fail(failure{cause: cause, again: l.counted, standing: true}, changes...)
 	}
 }
 
