@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -123,6 +124,47 @@ func TestHandedOverDuringARead(t *testing.T) {
 		b.pass(refresh)
 		if s := b.Status(); s.Held.Generation != 43 || s.Served.Generation() != 43 {
 			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// TestAsk: what a source has is judged as a refresh judges it, in parts too, and nothing is written before it is handed over.
+func TestAsk(t *testing.T) {
+	base := first(41, "base")
+	tip := base.then("a").then("b").then("c")
+	for _, part := range []int{0, 1, 2} {
+		loopTest(t, base, base, func(b *bench) {
+			a, err := Ask(t.Context(), b.opts.Store, &repo{tip: tip, part: part})
+			if err != nil || a.Refusal != nil || a.Newest != 44 || a.Snapshot.Generation() != 44 || a.Tip != tip.id {
+				t.Fatalf("part %d: %+v %v", part, a, err)
+			}
+			if held, _ := b.opts.Store.Held(); held.Generation != 41 {
+				t.Errorf("asking has written %+v", held)
+			}
+			if err := a.HandOver(b.opts.Store); err != nil {
+				t.Fatal(err)
+			}
+			held, _ := b.opts.Store.Held()
+			list, err := b.opts.Store.Log()
+			if held.Generation != 44 || held.Commit != tip.id || held.Provenance != fleet.ProvenanceHandedOver || err != nil || len(list) != 4 {
+				t.Errorf("%+v %+v %v", held, list, err)
+			}
+			if err := a.HandOver(b.opts.Store); !errors.Is(err, store.ErrOutdated) {
+				t.Errorf("handing over twice: %v", err)
+			}
+		})
+	}
+	loopTest(t, base, base, func(b *bench) {
+		for name, tip := range map[string]*commit{RuleFork: first(43, "other"), RuleRollback: base.then("x").with(func(c *commit) { c.generation = 40 })} {
+			if a, err := Ask(t.Context(), b.opts.Store, &repo{tip: tip}); err != nil || a.Refusal == nil || a.Refusal.Rule != name || a.Snapshot != nil {
+				t.Errorf("%s: %+v %v", name, a, err)
+			}
+		}
+		if a, err := Ask(t.Context(), b.opts.Store, &repo{tip: base}); err != nil || a.Refusal != nil || a.Snapshot != nil {
+			t.Errorf("what is held: %+v %v", a, err)
+		}
+		if _, err := Ask(t.Context(), b.opts.Store, &repo{tip: base, err: errRefused}); !errors.Is(err, errRefused) {
+			t.Errorf("got %v", err)
 		}
 	})
 }

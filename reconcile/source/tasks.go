@@ -20,6 +20,7 @@ const (
 	taskPolicies = "source.policies"
 	taskFiles    = "source.files"
 	taskTrace    = "source.trace"
+	taskBundle   = "source.bundle"
 )
 
 // Tasks are what the child can do for this package; the hidden verb of the command line gives them to [sandbox.Serve].
@@ -39,6 +40,7 @@ func Tasks() map[string]sandbox.Task {
 		taskPolicies: task(judgePolicies),
 		taskFiles:    task(givenFiles),
 		taskTrace:    task(trace),
+		taskBundle:   task(bundle),
 	}
 }
 
