@@ -26,7 +26,7 @@ type Asked struct {
 // [Asked.Refusal] are nil: it has a complete registry which the fence would admit, or the one that is held.
 func Ask(ctx context.Context, st *store.Store, src Source) (Asked, error) {
 	l := newLoop(New(Options{
-		Store: st, Source: src, Refresh: time.Minute, Adopt: func(*fleet.Snapshot) {}, Log: slog.New(slog.DiscardHandler),
+		Store: st, Sources: From(src), Refresh: time.Minute, Adopt: func(*fleet.Snapshot) {}, Log: slog.New(slog.DiscardHandler),
 	}))
 	var a Asked
 	for {

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"stado.internal/stado/fleet"
@@ -29,6 +30,7 @@ type loop struct {
 	partly  bool            // this refresh has admitted something already
 	ends    map[string]bool // last commits of the parts of this refresh
 	restart bool            // what the last read brought could not be held
+	beside  string          // what sources after the first said to the last read
 
 	served   *fleet.Snapshot
 	version  string
@@ -48,6 +50,8 @@ type result struct {
 	out   outcome
 	trail trail
 	err   error
+	// others says what sources after the first said, when none answered.
+	others []string
 }
 
 func newLoop(r *Reconciler) *loop {
@@ -73,17 +77,17 @@ func (l *loop) read(ctx context.Context) {
 	l.ask(ctx)
 }
 
-// poll reads the source. When the authority has what this host holds, and this host's copy of it is damaged, it reads the tip once more,
+// poll reads a source. When the authority has what this host holds, and this host's copy of it is damaged, it reads the tip once more,
 // whole.
-func (l *loop) poll(ctx context.Context, restart bool) (source.Offer, error) {
+func (l *loop) poll(ctx context.Context, src Source, restart bool) (source.Offer, error) {
 	held, _ := l.opts.Store.Held()
 	anchor := source.Anchor{Commit: held.Commit, Generation: held.Generation, Digest: held.Digest, Restart: restart}
-	offer, err := l.opts.Source.Poll(ctx, anchor)
+	offer, err := src.Poll(ctx, anchor)
 	if err != nil || held.Commit == "" || offer.Tip != held.Commit {
 		return offer, err
 	}
 	if s := l.opts.Store.Snapshot(); s == nil || s.Digest != held.Digest {
-		whole, err := l.opts.Source.Poll(ctx, source.Anchor{})
+		whole, err := src.Poll(ctx, source.Anchor{})
 		if err != nil {
 			return source.Offer{}, err
 		}
@@ -94,18 +98,55 @@ func (l *loop) poll(ctx context.Context, restart bool) (source.Offer, error) {
 	return offer, nil
 }
 
-// look reads the source and judges what it offers. It runs beside the loop, because policies of the fleet's own are asked in a child.
+// look asks the sources in their order until one answers: with a registry that the fence admits, or the one that is held. When none
+// does, it is the first one's failure, which names what the others said.
 func (l *loop) look(ctx context.Context, restart bool, behind trail) result {
-	offer, err := l.poll(ctx, restart)
+	sources := l.opts.Sources(l.opts.Store.Snapshot())
+	first := l.lookAt(ctx, sources[0], restart, behind)
+	for _, src := range sources[1:] {
+		if first.answered() || ctx.Err() != nil {
+			break
+		}
+		next := l.lookAt(ctx, src, restart, behind)
+		if next.answered() {
+			return next
+		}
+		first.others = append(first.others, sayOther(src.String(), next.cause()))
+	}
+	return first
+}
+
+// lookAt reads one source and judges what it offers. It runs beside the loop, because policies of the fleet's own are asked in a child.
+func (l *loop) lookAt(ctx context.Context, src Source, restart bool, behind trail) result {
+	offer, err := l.poll(ctx, src, restart)
 	if err != nil {
 		return result{err: err}
 	}
 	held, _ := l.opts.Store.Held()
 	w := walk{judge: l.judge, now: time.Now().UTC(), own: func(previous, next policies.Revision) (fleet.Findings, error) {
-		return l.opts.Source.Policies(ctx, previous, next)
+		return src.Policies(ctx, previous, next)
 	}}
 	out, err := w.admit(held, l.opts.Store.Snapshot(), offer, behind)
 	return result{offer: offer, held: held, out: out, trail: w.trail, err: err}
+}
+
+// answered reports whether the source answered in the sense of the design.
+func (r result) answered() bool { return r.err == nil && r.out.refusal == nil }
+
+// cause is why it did not.
+func (r result) cause() string {
+	if r.err != nil {
+		return r.err.Error()
+	}
+	return r.out.refusal.Sentence
+}
+
+// beside is what the other sources said.
+func (r result) beside() string {
+	if len(r.others) == 0 {
+		return ""
+	}
+	return "; " + strings.Join(r.others, "; ")
 }
 
 // outdated reports whether something else was held meanwhile, so that what the read amounts to has to be seen anew.

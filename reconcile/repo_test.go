@@ -148,6 +148,8 @@ type repo struct {
 	judged    []string // the pairs of commits that Policies was asked about
 }
 
+func (r *repo) String() string { return "the repository of the test" }
+
 func (r *repo) Poll(ctx context.Context, held source.Anchor) (source.Offer, error) {
 	r.mu.Lock()
 	r.polls, r.asked = append(r.polls, time.Now()), append(r.asked, held)

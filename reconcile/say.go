@@ -31,6 +31,8 @@ func sayRecovery(cause string, generation fleet.Generation) string {
 		cause, generation)
 }
 
+func sayOther(source, cause string) string { return source + ", asked in its place: " + cause }
+
 func sayHanded(cause string, generation fleet.Generation) string {
 	return fmt.Sprintf("stado resolver: the registry authority did not answer (%s); adopting the newer registry this host was handed, directory generation %d",
 		cause, generation)

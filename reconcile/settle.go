@@ -39,7 +39,7 @@ func unread(err error) change {
 // settle takes the result of a read. It reports whether more is to be read at once: the rest of the offer, or all of it when something
 // else is held by now.
 func (l *loop) settle(res result) (more bool) {
-	l.reading = false
+	l.reading, l.beside = false, res.beside()
 	defer l.sayBlockers()
 	if res.err == nil && l.outdated(res) {
 		return true
@@ -102,7 +102,7 @@ func (l *loop) catchUp(s *fleet.Snapshot) {
 // failed is a read without an offer: the authority did not answer, or what it has cannot be evaluated.
 func (l *loop) failed(err error) {
 	l.catchUp(l.durable())
-	cause := err.Error()
+	cause := err.Error() + l.beside
 	if l.takeHanded(&cause, unread(err)) {
 		return
 	}
@@ -188,7 +188,7 @@ func (l *loop) refused(refusal *Refusal, changes ...change) {
 	}
 	l.standing, l.pending = refusal, time.Time{}
 	l.catchUp(l.durable())
-	cause := refusal.Sentence
+	cause := refusal.Sentence + l.beside
 	if l.takeHanded(&cause, changes...) {
 		return
 	}

@@ -70,6 +70,9 @@ func New(opts Options) *Git {
 	return &Git{opts: opts, log: log, verdicts: map[string]verdict{}, changes: map[change]fleet.Findings{}, maxSteps: maxSteps}
 }
 
+// String is the remote's address.
+func (g *Git) String() string { return g.opts.Remote.URL }
+
 // Poll asks the remote for its branch and gives what is new since held. The error is an [*Error] or the context's own. What a commit
 // itself does wrong is never an error but the findings of its step.
 func (g *Git) Poll(ctx context.Context, held Anchor) (Offer, error) {
