@@ -49,6 +49,7 @@ repository; an agent on each host admits its commits and relays connections to t
 		group("service", "List services and find their addresses", newServiceList(a), newServiceDeclare(a),
 			group("consumer", "Say who may call a service", newServiceConsumerAdd(a), newServiceConsumerRemove(a)),
 			group("directory", "Where services are placed and how to reach them", newDirectoryShow(a), newDirectoryConnect(a))),
+		group("authority", "Serve the registry from this host", newAuthorityInit(a), newAuthorityStatus(a)),
 		group("placement", "Route services to hosts", newPlacementMove(a)),
 		group("host", "Declare hosts", newHostAdd(a)),
 		group("schema", "The registry schema of this version", newSchemaExport(a)),
