@@ -25,6 +25,8 @@ const (
 	bindsLabel        = "_binds"
 )
 
+const generationPath = directoryLabel + ".generation"
+
 func sprintf(format string, args []any) string { return fmt.Sprintf(format, args...) }
 
 // explain turns an error of the evaluator into findings that name the user's file, not the schema's.
@@ -59,8 +61,10 @@ func (c *compiler) explainOne(e errors.Error) (fleet.Finding, bool) {
 			return refusal(RuleValue, at, p, parent.badName), true
 		}
 		return unknownField(at, p, labels[len(labels)-1], parent), true
+	case format == formatMissing && (p == directoryLabel || p == generationPath):
+		return c.noGeneration(), true
 	case format == formatMissing:
-		return hinted(refusal(RuleMissing, at, p, sayMissing(p)), hintMissing(p, s)), true
+		return hinted(refusal(RuleMissing, at, p, sayMissing(p)), hintMissing(s)), true
 	case format == formatIncomplete:
 		return hinted(refusal(RuleIncomplete, at, p, sayIncomplete(p, sprintf("%v", args))), hintConcrete), true
 	case len(e.Path()) == 0:
@@ -210,10 +214,17 @@ func textAt(data []byte, at Position) string {
 	return string(data[at.Column-1:])
 }
 
-func hintMissing(fieldPath string, s *shape) string {
-	if fieldPath == directoryLabel || fieldPath == directoryLabel+".generation" {
-		return hintGeneral
+// noGeneration points at the file that gives the generation, whether it is there or not: that a service is declared somewhere does not
+// make its file the place to look at.
+func (c *compiler) noGeneration() fleet.Finding {
+	at := c.index[directoryLabel]
+	if at.File != generationFile {
+		at = Position{File: generationFile}
 	}
+	return hinted(refusal(RuleMissing, at, generationPath, sayNoGeneration()), hintNoGeneration)
+}
+
+func hintMissing(s *shape) string {
 	if s == nil {
 		return ""
 	}
