@@ -47,7 +47,7 @@ func (c *compiler) explainOne(e errors.Error) (fleet.Finding, bool) {
 	}
 	labels := unquoted(e.Path())
 	p := FieldPath(labels...)
-	message := sprintf(format, args)
+	message := abridge(sprintf(format, args))
 	at := c.place(p, e)
 	s := c.shape.at(labels)
 	switch {
@@ -66,20 +66,36 @@ func (c *compiler) explainOne(e errors.Error) (fleet.Finding, bool) {
 	case format == formatMissing:
 		return hinted(refusal(RuleMissing, at, p, sayMissing(p)), hintMissing(s)), true
 	case format == formatIncomplete:
-		return hinted(refusal(RuleIncomplete, at, p, sayIncomplete(p, sprintf("%v", args))), hintConcrete), true
+		return hinted(refusal(RuleIncomplete, at, p, sayIncomplete(p, abridge(sprintf("%v", args)))), hintConcrete), true
 	case len(e.Path()) == 0:
 		return refusal(RuleSyntax, at, p, message), true
 	case strings.HasPrefix(format, formatConflict) && len(c.places(e)) > 1:
 		return c.conflict(p, at, message, e), true
 	}
 	if sentence := c.address(p, at); sentence != "" {
-		message = sentence
+		message = abridge(sentence)
 	}
 	f := refusal(RuleValue, at, p, message)
 	if s != nil && generic(message) {
 		f.Hint = s.doc
 	}
 	return f, true
+}
+
+// What is left of a message that quotes a long value: its beginning, and its end, where the reason stands. Together with the mark they are
+// well below [fleet.MaxText], which cuts the end off.
+const (
+	messageStart = 120
+	messageEnd   = 400
+)
+
+// abridge takes the middle out of a message.
+func abridge(message string) string {
+	runes := []rune(message)
+	if len(runes) <= messageStart+messageEnd {
+		return message
+	}
+	return string(runes[:messageStart]) + " […] " + string(runes[len(runes)-messageEnd:])
 }
 
 // unquoted takes the root label off an evaluator's path and the quotes off its labels.
