@@ -25,6 +25,8 @@ const (
 	bindsLabel        = "_binds"
 )
 
+const generationPath = directoryLabel + ".generation"
+
 func sprintf(format string, args []any) string { return fmt.Sprintf(format, args...) }
 
 // explain turns an error of the evaluator into findings that name the user's file, not the schema's.
@@ -45,7 +47,7 @@ func (c *compiler) explainOne(e errors.Error) (fleet.Finding, bool) {
 	}
 	labels := unquoted(e.Path())
 	p := FieldPath(labels...)
-	message := sprintf(format, args)
+	message := abridge(sprintf(format, args))
 	at := c.place(p, e)
 	s := c.shape.at(labels)
 	switch {
@@ -59,23 +61,41 @@ func (c *compiler) explainOne(e errors.Error) (fleet.Finding, bool) {
 			return refusal(RuleValue, at, p, parent.badName), true
 		}
 		return unknownField(at, p, labels[len(labels)-1], parent), true
+	case format == formatMissing && (p == directoryLabel || p == generationPath):
+		return c.noGeneration(), true
 	case format == formatMissing:
-		return hinted(refusal(RuleMissing, at, p, sayMissing(p)), hintMissing(p, s)), true
+		return hinted(refusal(RuleMissing, at, p, sayMissing(p)), hintMissing(s)), true
 	case format == formatIncomplete:
-		return hinted(refusal(RuleIncomplete, at, p, sayIncomplete(p, sprintf("%v", args))), hintConcrete), true
+		return hinted(refusal(RuleIncomplete, at, p, sayIncomplete(p, abridge(sprintf("%v", args)))), hintConcrete), true
 	case len(e.Path()) == 0:
 		return refusal(RuleSyntax, at, p, message), true
 	case strings.HasPrefix(format, formatConflict) && len(c.places(e)) > 1:
 		return c.conflict(p, at, message, e), true
 	}
 	if sentence := c.address(p, at); sentence != "" {
-		message = sentence
+		message = abridge(sentence)
 	}
 	f := refusal(RuleValue, at, p, message)
 	if s != nil && generic(message) {
 		f.Hint = s.doc
 	}
 	return f, true
+}
+
+// What is left of a message that quotes a long value: its beginning, and its end, where the reason stands. Together with the mark they are
+// well below [fleet.MaxText], which cuts the end off.
+const (
+	messageStart = 120
+	messageEnd   = 400
+)
+
+// abridge takes the middle out of a message.
+func abridge(message string) string {
+	runes := []rune(message)
+	if len(runes) <= messageStart+messageEnd {
+		return message
+	}
+	return string(runes[:messageStart]) + " […] " + string(runes[len(runes)-messageEnd:])
 }
 
 // unquoted takes the root label off an evaluator's path and the quotes off its labels.
@@ -210,10 +230,17 @@ func textAt(data []byte, at Position) string {
 	return string(data[at.Column-1:])
 }
 
-func hintMissing(fieldPath string, s *shape) string {
-	if fieldPath == directoryLabel || fieldPath == directoryLabel+".generation" {
-		return hintGeneral
+// noGeneration points at the file that gives the generation, whether it is there or not: that a service is declared somewhere does not
+// make its file the place to look at.
+func (c *compiler) noGeneration() fleet.Finding {
+	at := c.index[directoryLabel]
+	if at.File != generationFile {
+		at = Position{File: generationFile}
 	}
+	return hinted(refusal(RuleMissing, at, generationPath, sayNoGeneration()), hintNoGeneration)
+}
+
+func hintMissing(s *shape) string {
 	if s == nil {
 		return ""
 	}

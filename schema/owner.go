@@ -4,6 +4,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"stado.internal/stado/fleet"
 )
 
 // The files that own one part of the registry, and nothing else.
@@ -44,6 +46,22 @@ func (o owner) owns(labels []string) bool {
 	}
 	return ownerPath(labels) == ""
 }
+
+// Owner is the file that alone may give a field; empty when any shared file may. entries says that it holds parts with owners of their own.
+func Owner(fieldPath string) (file string, entries bool) {
+	labels, err := fleet.SplitFieldPath(fieldPath)
+	if err != nil {
+		return "", false
+	}
+	switch FieldPath(labels...) {
+	case hostsLabel, directoryLabel, directoryLabel + "." + servicesLabel:
+		return "", true
+	}
+	return ownerPath(labels), false
+}
+
+// Owns reports whether a file is the one that [Owner] names, which may lie at any depth below its directory.
+func Owns(owner, file string) bool { return owner != "" && ownerOf(owner) == ownerOf(file) }
 
 // ownerPath is the file that alone may give a field; empty when any shared file may.
 func ownerPath(labels []string) string {

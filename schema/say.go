@@ -73,6 +73,10 @@ func sayMissing(fieldPath string) string {
 	return fmt.Sprintf("the required field `%s` is missing", lastLabel(fieldPath))
 }
 
+func sayNoGeneration() string {
+	return fmt.Sprintf("the registry has no generation: `%s` is missing", generationPath)
+}
+
 func sayIncomplete(fieldPath, value string) string {
 	return fmt.Sprintf("`%s` is not concrete: %s", lastLabel(fieldPath), value)
 }
@@ -124,7 +128,7 @@ const (
 	hintOutside       = "write it under `registry:`, or start its name with _ or # if it is a template"
 	hintMore          = "correct these and run again"
 	hintConcrete      = "write the value itself"
-	hintGeneral       = "add a file generation.cue that says registry: service_directory: generation: 1"
+	hintNoGeneration  = "write into generation.cue: registry: service_directory: generation: N, where N is above the number that hosts hold, and 1 in a new fleet"
 )
 
 // hintMerge is what to do about a merge that was committed half done. Nobody needs to choose between two generations.
@@ -137,7 +141,7 @@ func hintMerge(file string) string {
 
 // hintConflict is what to do about two values of one field.
 func hintConflict(fieldPath string) string {
-	if fieldPath == directoryLabel+".generation" {
+	if fieldPath == generationPath {
 		return "keep one number and run stado bump --onto origin/main, which raises it above both"
 	}
 	return "set the value in one place"

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -10,6 +11,7 @@ import (
 	"stado.internal/stado/fleet"
 	"stado.internal/stado/fleet/doctor"
 	"stado.internal/stado/reconcile/source"
+	"stado.internal/stado/schema"
 )
 
 // doctorAnswer is the JSON answer of `stado registry doctor`.
@@ -93,11 +95,16 @@ func examine(dir string, document []byte) (doctorAnswer, error) {
 		return doctorAnswer{}, err
 	}
 	for _, p := range drift {
-		answer.Findings = append(answer.Findings, doctor.Finding{
+		f := doctor.Finding{
 			Kind: doctor.DriftedSchema, Subject: p,
 			Detail: p + " is not the file of this version; agents judge with their own, plain cue with this one",
 			Hint:   "run `stado schema export .` and commit the result",
-		})
+		}
+		if !strings.HasPrefix(p, schema.VendorDir()+"/") {
+			f.Detail = p + " is not a directory, so the schema is not there; agents judge with their own, plain cue with none"
+			f.Hint = "remove it, run `stado schema export .` and commit the result"
+		}
+		answer.Findings = append(answer.Findings, f)
 	}
 	answer.OK = len(answer.Findings) == 0
 	return answer, nil

@@ -11,6 +11,7 @@ import (
 	"stado.internal/stado/agent"
 	"stado.internal/stado/agent/config"
 	"stado.internal/stado/fleet"
+	"stado.internal/stado/policies"
 	"stado.internal/stado/reconcile/source"
 	"stado.internal/stado/schema"
 )
@@ -22,8 +23,8 @@ func newRegistryExplain(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain PATH",
 		Short: "Say who sets a value of the registry, and what it must be",
-		Long: `Say for one field of a registry repository, as its files lie there, which declarations give it its value, templates included, and which
-declaration of the schema constrains it. PATH is written as findings write it: labels and list indexes with dots between them, and
+		Long: `Say for one field of a registry repository, as its files lie there, which declarations give it its value, templates included, which
+file owns it, which declaration of the schema constrains it, and which rules beside the schema refuse something there. PATH is written as findings write it: labels and list indexes with dots between them, and
 quotes around a label that holds a dot. Files that contradict each other can be explained too.
 
 Exit status: 0; 1 when the schema has no such field, or the files cannot be read as CUE; 2 usage.`,
@@ -45,13 +46,14 @@ Exit status: 0; 1 when the schema has no such field, or the files cannot be read
 			if len(findings) > 0 {
 				return refused(fmt.Errorf("cannot explain %s: %s", args[0], firstError(findings)))
 			}
+			answer := explain(t)
 			if asJSON {
-				if err := a.printJSON(t); err != nil {
+				if err := a.printJSON(answer); err != nil {
 					return refused(err)
 				}
 				return nil
 			}
-			fmt.Fprint(a.stdout, sayTrace(t))
+			fmt.Fprint(a.stdout, sayTrace(answer))
 			return nil
 		},
 	}
@@ -64,8 +66,30 @@ Exit status: 0; 1 when the schema has no such field, or the files cannot be read
 	return c
 }
 
-// sayTrace is a trace for a terminal: the value, who sets it, and what it must be.
-func sayTrace(t schema.Trace) string {
+// explainAnswer is the JSON answer of `stado registry explain`.
+type explainAnswer struct {
+	schema.Trace
+	// Owner is the file that alone may give the field; empty when any shared file may.
+	Owner string `json:"owner,omitempty"`
+	// entries: the field holds parts with owners of their own.
+	entries bool
+	// Rules refuse something at the field, beside the schema.
+	Rules []policies.Rule `json:"rules"`
+}
+
+func explain(t schema.Trace) explainAnswer {
+	out := explainAnswer{Trace: t, Rules: policies.Constraining(t.Path)}
+	out.Owner, out.entries = schema.Owner(t.Path)
+	for _, c := range t.SetBy {
+		if schema.Owns(out.Owner, c.File) {
+			out.Owner = c.File // where it really lies
+		}
+	}
+	return out
+}
+
+// sayTrace is the answer for a terminal: the value, who sets it and who may, and what it must be.
+func sayTrace(t explainAnswer) string {
 	var b strings.Builder
 	switch {
 	case t.Retired != "":
@@ -83,13 +107,27 @@ func sayTrace(t schema.Trace) string {
 	if len(t.SetBy) == 0 && t.Value != nil {
 		b.WriteString("set by   no file: it is the default of the schema\n")
 	}
+	fmt.Fprintf(&b, "owner    %s\n", t.sayOwner())
 	if t.Doc != "" {
 		fmt.Fprintf(&b, "meaning  %s\n", t.Doc)
 	}
 	for _, c := range t.Constraints {
 		fmt.Fprintf(&b, "schema   %s\n", sayContribution(c))
 	}
+	for _, r := range t.Rules {
+		fmt.Fprintf(&b, "rule     %s: %s\n", r.ID, r.Title)
+	}
 	return b.String()
+}
+
+func (t explainAnswer) sayOwner() string {
+	switch {
+	case t.Owner != "":
+		return t.Owner
+	case t.entries:
+		return "each entry has a file of its own"
+	}
+	return "the shared files: all outside hosts/ and services/ but generation.cue and authority.cue"
 }
 
 func sayContribution(c schema.Contribution) string {

@@ -54,19 +54,22 @@ finds it. Agents never read that copy: they judge with the one inside their own 
 }
 
 // vendored opens the folder of the vendored schema inside a registry repository. Nothing on the way may be a symbolic link: the repository
-// is somebody's pull request, and what it points at is not its to show, write or delete. It is nil when there is no such folder.
+// is somebody's pull request, and what it points at is not its to show, write or delete. It is nil when there is no such folder. What stands
+// in its place is an [*obstacle].
 func vendored(dir string) (*os.Root, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err
 	}
+	below := ""
 	for part := range strings.SplitSeq(schema.VendorDir(), "/") {
+		below = path.Join(below, part)
 		info, err := root.Lstat(part)
 		if errors.Is(err, os.ErrNotExist) {
 			return nil, root.Close()
 		}
 		if err == nil && !info.IsDir() {
-			err = fmt.Errorf("%s is not a directory (remove it; the vendored schema is written there)", filepath.Join(root.Name(), part))
+			err = &obstacle{path: below}
 		}
 		if err != nil {
 			return nil, errors.Join(err, root.Close())
@@ -80,8 +83,15 @@ func vendored(dir string) (*os.Root, error) {
 	return root, nil
 }
 
+// obstacle is a link or a file where the vendored schema has a directory; its path is that inside the repository.
+type obstacle struct{ path string }
+
+func (o *obstacle) Error() string {
+	return o.path + " is not a directory (remove it; the vendored schema is written there)"
+}
+
 // vendoredDrift lists the files of the vendored schema, by path inside the repository, that differ from this version's: changed, missing
-// or not ours.
+// or not ours. Where a directory of it is none, that alone is listed.
 func vendoredDrift(dir string) (drift []string, err error) {
 	ours := map[string][]byte{}
 	for _, f := range schema.Files() {
@@ -92,6 +102,9 @@ func vendoredDrift(dir string) (drift []string, err error) {
 		found[name] = false // until it is seen: a missing file differs
 	}
 	root, err := vendored(dir)
+	if o, ok := errors.AsType[*obstacle](err); ok {
+		return []string{o.path}, nil
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -112,6 +112,7 @@ func explainedRules() []report.Rule {
 	}
 	return append(out,
 		report.Rule{ID: ruleVendor, Title: "vendored schema differs", Explanation: "The copy of the schema in cue.mod/pkg is for plain `cue vet`; one of another version judges otherwise than agents do."},
+		report.Rule{ID: ruleBinding, Title: "registry not bound to the schema", Explanation: "No file in the top directory says registry: schema.#Registry. Agents bind the registry to their own schema; plain `cue vet` checks only what the files bind."},
 		report.Rule{ID: ruleBase, Title: "base is refused", Explanation: "The revision that the change starts from does not compile, so nothing can be said about the change."},
 	)
 }

@@ -10,6 +10,7 @@ import (
 	"stado.internal/stado/fleet"
 	"stado.internal/stado/policies"
 	"stado.internal/stado/reconcile/source"
+	"stado.internal/stado/schema"
 )
 
 // vetAnswer is the JSON answer of `stado vet`.
@@ -139,13 +140,22 @@ func (v vetter) baseOf(ctx context.Context, next source.Verdict) (string, error)
 
 // Rules of findings that only the command line makes.
 const (
-	ruleVendor = "STADO-VENDOR-001"
-	ruleBase   = "STADO-BASE-001"
+	ruleVendor  = "STADO-VENDOR-001"
+	ruleBinding = "STADO-VENDOR-002"
+	ruleBase    = "STADO-BASE-001"
 )
 
 func driftFindings(drift []string) fleet.Findings {
 	var out fleet.Findings
 	for _, p := range drift {
+		if p == schema.BindingFile {
+			out = append(out, fleet.Finding{
+				Rule: ruleBinding, Severity: fleet.SeverityWarning, File: p,
+				Message: "nothing binds the registry to the schema, so plain `cue vet` checks nothing; agents bind it themselves",
+				Hint:    `write into it: import "` + schema.ImportPath + `" and registry: schema.#Registry`,
+			})
+			continue
+		}
 		out = append(out, fleet.Finding{
 			Rule: ruleVendor, Severity: fleet.SeverityWarning, File: p,
 			Message: "this vendored schema file differs from the one in this version; agents judge with their own",

@@ -28,7 +28,7 @@ type Verdict struct {
 	Parent    string // full object id of the first parent; empty for a root commit, and for what is no commit
 	// AllowEmptyFleet: the commit says in a trailer that the last host is removed on purpose.
 	AllowEmptyFleet bool
-	// Drift lists the files of the vendored schema that differ from the embedded one, when the registry was read whole.
+	// Drift is what [schema.VendorDrift] lists, when the registry was read whole.
 	Drift []string
 }
 

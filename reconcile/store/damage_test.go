@@ -49,15 +49,12 @@ func TestDamage(t *testing.T) {
 		{[]string{HeldFile}, 42, 42, RuleAnchor, "the newest whole copy, generation 42 from slot-b.json, is served and nothing below it is admitted"},
 		{[]string{SlotB}, 41, 42, RuleSlot, "generation 41 from slot-a.json is served in its place and nothing below generation 42 is admitted"},
 		{[]string{SlotA}, 42, 42, RuleSlot, "generation 42 is served from slot-b.json as before"},
-		{[]string{HeldFile, SlotB}, 41, 41, RuleAnchor, "the newest whole copy, generation 41 from slot-a.json, is served"},
+		{[]string{HeldFile, SlotB}, 41, 42, RuleAnchor, "the newest whole copy, generation 41 from slot-a.json, is served and nothing below generation 42, which"},
 		{[]string{HeldFile, SlotA}, 42, 42, RuleAnchor, "the newest whole copy, generation 42 from slot-b.json, is served"},
 		{[]string{SlotB, SlotA}, 0, 42, RuleSlot, "nothing is served until the authority answers with generation 42"},
-		{[]string{HeldFile, SlotA, SlotB}, 0, 0, RuleNothing, "nothing is held"},
+		{[]string{HeldFile, SlotA, SlotB}, 0, 42, RuleNothing, "nothing is served until the authority answers with generation 42, which"},
 	} {
 		for how, damage := range damages {
-			if how == "missing" && c.rule == RuleNothing {
-				continue // that is a new store, see TestEmpty
-			}
 			t.Run(strings.Join(c.files, "+")+"/"+how, func(t *testing.T) {
 				dir := t.TempDir()
 				s := open(t, dir)
@@ -74,12 +71,43 @@ func TestDamage(t *testing.T) {
 				if how == "folder" {
 					return // a rename cannot replace a folder: for a person to mend
 				}
-				put(t, s, snapshot(max(c.fence, 1), "x"))
-				whole(t, s, snapshot(max(c.fence, 1), "x"))
+				put(t, s, snapshot(c.fence, "x"))
+				whole(t, s, snapshot(c.fence, "x"))
 				put(t, s, snapshot(43, "x"))
 				whole(t, s, snapshot(43, "x"))
 			})
 		}
+	}
+}
+
+// TestDamagedJournal loses the last witness too: the fence stands as high as anything whole still says.
+func TestDamagedJournal(t *testing.T) {
+	for name, c := range map[string]struct {
+		journal       func(lines []byte) []byte
+		files         []string
+		served, fence fleet.Generation
+		rule, says    string
+	}{
+		"last line":  {func(b []byte) []byte { return b[:len(b)-9] }, []string{HeldFile, SlotA, SlotB}, 0, 41, RuleNothing, "answers with generation 41, which"},
+		"no newline": {func(b []byte) []byte { return b[:len(b)-1] }, []string{HeldFile, SlotB}, 41, 42, RuleAnchor, "nothing below generation 42, which"},
+		"behind":     {func(b []byte) []byte { return b[:bytes.IndexByte(b, '\n')+1] }, []string{HeldFile}, 42, 42, RuleAnchor, "generation 42 from slot-b.json, is served and nothing below it"},
+		"a slot":     {func([]byte) []byte { return []byte("lost\n") }, []string{HeldFile, SlotB}, 41, 41, RuleAnchor, "generation 41 from slot-a.json, is served and nothing below it"},
+		"all":        {func([]byte) []byte { return []byte("lost\n") }, []string{HeldFile, SlotA, SlotB}, 0, 0, RuleNothing, "nothing is held"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			s := open(t, dir)
+			put(t, s, snapshot(41, "x"))
+			put(t, s, snapshot(42, "x"))
+			write(t, filepath.Join(dir, LogFile), c.journal(read(t, filepath.Join(dir, LogFile))))
+			for _, f := range c.files {
+				write(t, filepath.Join(dir, f), []byte("lost"))
+			}
+			s = open(t, dir)
+			checkDamaged(t, s, c.served, c.fence, c.rule, filepath.Join(dir, HeldFile), c.says)
+			put(t, s, snapshot(max(c.fence, 1), "x"))
+			whole(t, s, snapshot(max(c.fence, 1), "x"))
+		})
 	}
 }
 

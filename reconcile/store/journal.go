@@ -82,6 +82,17 @@ func parseLog(raw []byte) logLines {
 	return l
 }
 
+// last is the newest admission that can be read; zero when there is none.
+func (l logLines) last() Admission {
+	switch {
+	case l.torn != nil:
+		return *l.torn
+	case len(l.list) > 0:
+		return l.list[len(l.list)-1]
+	}
+	return Admission{}
+}
+
 // journal appends to [LogFile].
 type journal struct {
 	folder  durable.Folder

@@ -17,7 +17,7 @@ const (
 	RuleWrite   = "STADO-STORE-001" // a write failed; what was held still is
 	RuleSlot    = "STADO-STORE-002" // a slot is damaged
 	RuleAnchor  = "STADO-STORE-003" // held.json is damaged or missing, the newest whole slot stands in for it
-	RuleNothing = "STADO-STORE-004" // files are there and nothing in them is whole
+	RuleNothing = "STADO-STORE-004" // something was held here and no document of it is whole
 	RuleLog     = "STADO-STORE-005" // the journal of admissions cannot be kept
 )
 
@@ -51,7 +51,8 @@ type reading struct {
 	raw    []byte // of the anchor
 	anchor part
 	slots  map[string]part
-	logged bool // the journal names an admission, so an anchor was once there
+	logged bool      // the journal is not empty, so an anchor was once there. Read only where the anchor cannot be used, as is floor
+	floor  Admission // the newest that the journal names; zero when it names none
 	now    time.Time
 }
 
@@ -92,8 +93,11 @@ func load(dir string) reading {
 		}
 		r.slots[name] = p
 	}
-	raw, err := os.ReadFile(filepath.Join(dir, LogFile))
-	r.logged = len(raw) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist)
+	if r.anchor.held == nil {
+		raw, err := os.ReadFile(filepath.Join(dir, LogFile))
+		r.logged = len(raw) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist)
+		r.floor = parseLog(raw).last()
+	}
 	return r
 }
 
@@ -151,21 +155,30 @@ func (r reading) decide() state {
 	return st
 }
 
+// withoutAnchor stands the fence at the newest whole document, or above it where the journal names what this host admitted later. A
+// whole slot is verified and a line of the journal is not, so at one generation the slot is believed.
 func (r reading) withoutAnchor() state {
 	st := state{}
 	if r.unfinished() {
 		return st
 	}
-	if name := r.newest(Held{}); name != "" {
+	name := r.newest(Held{})
+	if name != "" {
 		st.slot, st.Snapshot = name, r.slots[name].snap
 		st.Held = anchorOf(st.Snapshot, name)
-		st.block(r, RuleAnchor, sayAnchorDamaged(r.path(HeldFile), r.anchor, st))
-		return st
 	}
-	if r.anchor.missing() && r.slots[SlotA].missing() && r.slots[SlotB].missing() {
-		return st
+	if f := r.floor; f.Generation > st.Held.Generation {
+		st.Held = Held{
+			Slot: otherSlot(name), Commit: f.Commit, Generation: f.Generation, Epoch: st.Held.Epoch,
+			Digest: f.Digest, Provenance: f.Provenance, UpdatedAt: f.At,
+		}
 	}
-	st.block(r, RuleNothing, sayNothingWhole(r))
+	switch {
+	case name != "":
+		st.block(r, RuleAnchor, sayAnchorDamaged(r, st))
+	case r.logged || !r.anchor.missing() || !r.slots[SlotA].missing() || !r.slots[SlotB].missing():
+		st.block(r, RuleNothing, sayNothingWhole(r, st))
+	}
 	return st
 }
 

@@ -40,12 +40,16 @@ func sayPreviousDamaged(path string, p part, st state) string {
 		path, sayCondition(p), st.Snapshot.Generation(), st.slot)
 }
 
-func sayAnchorDamaged(path string, p part, st state) string {
-	return fmt.Sprintf("%s %s: the newest whole copy, generation %d from %s, is served and nothing below it is admitted; the next answer of the authority writes the file anew",
-		path, sayCondition(p), st.Snapshot.Generation(), st.slot)
+func sayAnchorDamaged(r reading, st state) string {
+	fence := "it"
+	if st.Held.Generation > st.Snapshot.Generation() {
+		fence = fmt.Sprintf("generation %d, which %s names,", st.Held.Generation, r.path(LogFile))
+	}
+	return fmt.Sprintf("%s %s: the newest whole copy, generation %d from %s, is served and nothing below %s is admitted; the next answer of the authority writes the file anew",
+		r.path(HeldFile), sayCondition(r.anchor), st.Snapshot.Generation(), st.slot, fence)
 }
 
-func sayNothingWhole(r reading) string {
+func sayNothingWhole(r reading, st state) string {
 	var parts []string
 	for _, f := range []struct {
 		name string
@@ -54,6 +58,10 @@ func sayNothingWhole(r reading) string {
 		if f.part.cause != nil {
 			parts = append(parts, r.path(f.name)+" "+sayCondition(f.part))
 		}
+	}
+	if st.Held.Generation > 0 {
+		return fmt.Sprintf("%s: nothing is served until the authority answers with generation %d, which %s names, or a higher one, which writes the files anew",
+			strings.Join(parts, ", "), st.Held.Generation, r.path(LogFile))
 	}
 	return strings.Join(parts, ", ") + ": nothing is held, so the next answer of the authority is admitted whatever its generation; compare it with the generation that other hosts hold"
 }
