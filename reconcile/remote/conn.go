@@ -195,6 +195,9 @@ func (s *Session) Within(ctx context.Context, phase Phase, d time.Duration, f fu
 	return s.conn.within(ctx, phase, d, f)
 }
 
+// Abandon gives up a command that does not end. Only the end of the whole connection does that.
+func (s *Session) Abandon() { s.conn.end("a command on it was given up") }
+
 // Exit is how a command ended.
 type Exit struct {
 	Status int    // 0 for success, 128 and more by a signal
