@@ -62,7 +62,7 @@ type hopeless struct {
 // hopelessPolls is how many polls one attempt stands for that failed at a tip, or that ended in a verdict which is not final.
 const hopelessPolls = 20
 
-// New makes a Git. It touches nothing before the first poll, and must be closed.
+// New makes a Git. It touches nothing before the first poll. [Git.Close] ends what it keeps open to an ssh remote.
 func New(opts Options) *Git {
 	opts.Deadlines = opts.Deadlines.filled()
 	log := opts.Log

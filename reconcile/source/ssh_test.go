@@ -298,6 +298,46 @@ func advertiseOnly(command string, c ssh.Channel) int {
 	return remotetest.Hang(command, c)
 }
 
+// Whatever becomes of a poll, its descriptors come back.
+func TestDescriptorsOverSSH(t *testing.T) { // not parallel: it counts them
+	r := newRepo(t)
+	tip := r.commit("1", registry(1))
+	s := remotetest.Listen(t, remotetest.Config{})
+	d := long()
+	d.Advertisement = 500 * time.Millisecond
+	g, _ := sshPoller(t, s.Host, r.dir, d)
+	count := func() int {
+		open, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(open)
+	}
+	s.Behave(remotetest.Behavior{Command: remotetest.Hang})
+	base := 0
+	for i := range 4 {
+		if _, err := g.Poll(t.Context(), Anchor{}); kindOf(err) != KindTimeout {
+			t.Fatalf("error is %v", err)
+		}
+		g.Close()
+		s.HangUp()
+		if i == 0 {
+			base = count()
+		}
+		g.opts.Deadlines = d
+		g.ssh = newSSHHost(g.opts, g.log)
+	}
+	if now := count(); now > base+2 { // the server may still be closing its end of the last one
+		t.Errorf("%d descriptors after one silent read, %d after four", base, now)
+	}
+	s.Behave(remotetest.Behavior{})
+	g.opts.Deadlines = long()
+	g.ssh = newSSHHost(g.opts, g.log)
+	if o := poll(t, g, ""); o.Tip != tip {
+		t.Errorf("%+v", o)
+	}
+}
+
 // A real sshd that is stopped in its tracks, and goes on.
 func TestFrozenSSHD(t *testing.T) {
 	t.Parallel()
