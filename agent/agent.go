@@ -20,6 +20,7 @@ import (
 	"stado.internal/stado/fleet"
 	"stado.internal/stado/reconcile"
 	"stado.internal/stado/reconcile/durable"
+	"stado.internal/stado/reconcile/remote"
 	"stado.internal/stado/reconcile/sandbox"
 	"stado.internal/stado/reconcile/source"
 	"stado.internal/stado/reconcile/store"
@@ -96,20 +97,29 @@ func (a *Agent) build() error {
 		Log: opt.Log, Waiting: a.waiting, Changed: func() { a.state.Touch() }, Health: a.health, Drain: opt.Settings.Drain,
 	})
 	// 4. The source and the loop that feeds the resolver.
-	remote, err := source.ParseRemote(opt.Settings.Repository, opt.Settings.Branch)
+	repository, err := source.ParseRemote(opt.Settings.Repository, opt.Settings.Branch)
 	if err != nil {
 		return err
 	}
-	remote.CAFile, remote.CredentialFile = opt.Settings.CAFile, opt.Settings.CredentialFile
+	repository.CAFile, repository.CredentialFile = opt.Settings.CAFile, opt.Settings.CredentialFile
 	a.source = source.New(source.Options{
-		Store: filepath.Join(opt.Home, "registry.git"), Remote: remote, Runner: Child(opt.Child, opt.Settings.Evaluation),
+		Store: filepath.Join(opt.Home, "registry.git"), Remote: repository, SSH: overSSH(opt.Settings), Runner: Child(opt.Child, opt.Settings.Evaluation),
 		Log: opt.Log, Fault: opt.Fault,
 	})
 	a.reconciler = reconcile.New(reconcile.Options{
-		Store: a.store, Sources: reconcile.From(a.source), Authority: remote.Host(), Refresh: opt.Settings.Refresh, Interval: a.interval,
+		Store: a.store, Sources: reconcile.From(a.source), Authority: repository.Host(), Refresh: opt.Settings.Refresh, Interval: a.interval,
 		Adopt: a.adopt, Changed: func() { a.state.Touch() }, Log: opt.Log,
 	})
 	return nil
+}
+
+// overSSH is how an ssh repository is reached.
+func overSSH(s config.Agent) remote.Options {
+	o := remote.Options{Identity: remote.Identity{File: s.Identity, Agent: os.Getenv("SSH_AUTH_SOCK")}}
+	if s.KnownHosts != "" {
+		o.KnownHosts = []string{s.KnownHosts}
+	}
+	return o
 }
 
 // Child is the runner for untrusted work with an operator's limits over the defaults.
@@ -148,6 +158,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	parts.Go(func() error { return a.notify(ctx) })
 	a.state.Touch()
 	err = parts.Wait()
+	a.source.Close()
 	if errors.Is(err, context.Canceled) {
 		err = nil
 	}

@@ -34,6 +34,9 @@ func (d Destination) Parse() (SSHTarget, error) {
 	}
 	t := SSHTarget{Port: SSHPort}
 	rest := s
+	if strings.HasPrefix(strings.TrimPrefix(s[strings.LastIndexByte(s, '@')+1:], "["), "-") {
+		return SSHTarget{}, fmt.Errorf("SSH destination %s names a host that starts with a dash (write user@host)", s)
+	}
 	if at := strings.LastIndexByte(s, '@'); at >= 0 {
 		t.User, rest = s[:at], s[at+1:]
 		if t.User == "" || strings.ContainsAny(t.User, "@[]:") {

@@ -28,20 +28,23 @@ func TestDestinationParse(t *testing.T) {
 
 func TestDestinationRefusals(t *testing.T) {
 	for in, want := range map[Destination]string{
-		"ops@[a1]:0":      `SSH destination ops@[a1]:0 names port "0", which is not a port`,
-		"ops@[a1]:65536":  `SSH destination ops@[a1]:65536 names port "65536", which is not a port`,
-		"ops@[a1]:ssh":    `SSH destination ops@[a1]:ssh names port "ssh", which is not a port`,
-		"ops@[a1]:":       `SSH destination ops@[a1]: names port "", which is not a port`,
-		"ops@[a1]:022":    `SSH destination ops@[a1]:022 names port "022", which is not a port`,
-		"ops@a1:22":       "names a port without brackets",
-		"ops@[a1]22":      "after its bracket",
-		"ops@[a1":         "unbalanced bracket",
-		"ops@":            "must include a host",
-		"@a1":             "no valid user",
-		"":                "unsafe SSH destination in registry",
-		"-oProxyCommand=": "unsafe SSH destination in registry",
-		"ops@a1;reboot":   "unsafe SSH destination in registry",
-		"ops@a1 b":        "unsafe SSH destination in registry",
+		"ops@[a1]:0":       `SSH destination ops@[a1]:0 names port "0", which is not a port`,
+		"ops@[a1]:65536":   `SSH destination ops@[a1]:65536 names port "65536", which is not a port`,
+		"ops@[a1]:ssh":     `SSH destination ops@[a1]:ssh names port "ssh", which is not a port`,
+		"ops@[a1]:":        `SSH destination ops@[a1]: names port "", which is not a port`,
+		"ops@[a1]:022":     `SSH destination ops@[a1]:022 names port "022", which is not a port`,
+		"ops@a1:22":        "names a port without brackets",
+		"ops@[a1]22":       "after its bracket",
+		"ops@[a1":          "unbalanced bracket",
+		"ops@":             "must include a host",
+		"@a1":              "no valid user",
+		"":                 "unsafe SSH destination in registry",
+		"[-oProxyCommand]": "names a host that starts with a dash",
+		"ops@[-x]:22":      "names a host that starts with a dash",
+		"ops@-x":           "names a host that starts with a dash",
+		"-oProxyCommand=":  "unsafe SSH destination in registry",
+		"ops@a1;reboot":    "unsafe SSH destination in registry",
+		"ops@a1 b":         "unsafe SSH destination in registry",
 	} {
 		if _, err := in.Parse(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Parse(%q) says %v; want %q", in, err, want)
@@ -59,7 +62,7 @@ func FuzzDestination(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if got.Host == "" || strings.HasPrefix(s, "-") || got.Port < 1 || got.Port > 65535 {
+		if got.Host == "" || strings.HasPrefix(got.User+got.Host, "-") || got.Port < 1 || got.Port > 65535 {
 			t.Fatalf("Parse(%q) accepted %+v", s, got)
 		}
 		if strings.ContainsAny(s, " \t\n;|&$'\"`\\") {

@@ -39,6 +39,8 @@ type Agent struct {
 	Branch         string
 	CAFile         string
 	CredentialFile string
+	Identity       string
+	KnownHosts     string
 	Host           string
 	Refresh        time.Duration
 	Drain          time.Duration
@@ -57,6 +59,8 @@ type document struct {
 	Branch     string     `json:"branch"`
 	CAFile     string     `json:"ca_file"`
 	Credential string     `json:"credential_file"`
+	Identity   string     `json:"identity"`
+	KnownHosts string     `json:"known_hosts"`
 	Host       string     `json:"host"`
 	Refresh    string     `json:"refresh"`
 	Drain      string     `json:"drain"`
@@ -88,7 +92,8 @@ func Load(home string) (Agent, error) {
 
 func (d document) settings(path string) (Agent, error) {
 	a := Agent{
-		Repository: d.Repository, Branch: d.Branch, CAFile: d.CAFile, CredentialFile: d.Credential, Host: d.Host, Evaluation: d.Evaluation,
+		Repository: d.Repository, Branch: d.Branch, CAFile: d.CAFile, CredentialFile: d.Credential,
+		Identity: d.Identity, KnownHosts: d.KnownHosts, Host: d.Host, Evaluation: d.Evaluation,
 	}
 	for field, dst := range map[string]struct {
 		word string

@@ -22,6 +22,7 @@ func newAgentRun(a *app) *cobra.Command {
 Settings come from flags and from agent.cue in the state directory, under the same names (memory, processor and clock limits
 stand there under evaluation); a flag wins. What an agent serves is declared in the registry, not here.`,
 		Example: `  stado agent run --repository https://git.example.net/fleet.git --host a1
+  stado agent run --repository ssh://git@git.example.net/srv/fleet.git --identity /etc/stado/id_ed25519 --known-hosts /etc/stado/known_hosts
   stado agent run --repository /srv/fleet.git --home /tmp/a1 --refresh 5s`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -48,10 +49,12 @@ stand there under evaluation); a flag wins. What an agent serves is declared in 
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&set.Repository, "repository", "", "registry repository: https:// or file:// URL, or an absolute path")
+	f.StringVar(&set.Repository, "repository", "", "registry repository: https://, ssh:// or file:// URL, or an absolute path")
 	f.StringVar(&set.Branch, "branch", "", "branch that is the registry (default main)")
 	f.StringVar(&set.CAFile, "ca-file", "", "further certificate authorities for https, in PEM")
 	f.StringVar(&set.CredentialFile, "credential-file", "", "file with user:password or a token for https, readable by its owner only")
+	f.StringVar(&set.Identity, "identity", "", "private key for ssh, readable by its owner only (default: the keys of the ssh-agent)")
+	f.StringVar(&set.KnownHosts, "known-hosts", "", "host keys that are trusted for ssh (default: known_hosts of this user and of the machine)")
 	f.StringVar(&set.Host, "host", "", "this host's name in the registry (default: the one this machine's host name identifies)")
 	f.DurationVar(&set.Refresh, "refresh", 0, "interval between reads until the registry declares this host's own (default 30s)")
 	f.DurationVar(&set.Drain, "drain", 0, "how long relays in flight may go on when the agent stops (default 10s)")
@@ -71,6 +74,8 @@ func withFile(home string, flags config.Agent) (config.Agent, error) {
 	override(&s.Branch, flags.Branch, config.DefaultBranch)
 	override(&s.CAFile, flags.CAFile, "")
 	override(&s.CredentialFile, flags.CredentialFile, "")
+	override(&s.Identity, flags.Identity, "")
+	override(&s.KnownHosts, flags.KnownHosts, "")
 	override(&s.Host, flags.Host, "")
 	override(&s.Refresh, flags.Refresh, config.DefaultRefresh)
 	override(&s.Drain, flags.Drain, config.DefaultDrain)
@@ -97,7 +102,7 @@ func (a *app) agentOptions(home string, settings config.Agent) (agent.Options, e
 	for _, file := range []struct {
 		flag string
 		path *string
-	}{{"--ca-file", &settings.CAFile}, {"--credential-file", &settings.CredentialFile}} {
+	}{{"--ca-file", &settings.CAFile}, {"--credential-file", &settings.CredentialFile}, {"--identity", &settings.Identity}, {"--known-hosts", &settings.KnownHosts}} {
 		if err := readableFile(file.flag, file.path); err != nil {
 			return agent.Options{}, err
 		}

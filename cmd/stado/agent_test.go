@@ -26,6 +26,7 @@ type lab struct {
 	api, adapter, side int
 	service            *httptest.Server
 	generation         int
+	read               []string // flags that say how the agent reads the repository; nil: from its directory
 }
 
 func newLab(t *testing.T, service http.Handler) *lab {
@@ -140,7 +141,11 @@ func (l *lab) start(env ...string) *running {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	cmd := exec.Command(l.binary, "--home", l.home, "agent", "run", "--repository", "file://"+l.repo, "--host", "a1", "--refresh", "1s")
+	read := l.read
+	if read == nil {
+		read = []string{"--repository", "file://" + l.repo}
+	}
+	cmd := exec.Command(l.binary, append([]string{"--home", l.home, "agent", "run", "--host", "a1", "--refresh", "1s"}, read...)...)
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {

@@ -24,10 +24,14 @@ type Progress struct {
 
 // Runner starts children. It is a value, safe for concurrent use; each Run is its own process.
 type Runner struct {
-	Command []string // argv of the child: this program and its hidden verb, such as {"/proc/self/exe", "sandbox"}
-	Limits  Limits   // zero fields mean [DefaultLimits]
-	Env     []string // added to the child's small environment, "NAME=value"
+	Command []string   // argv of the child: this program and its hidden verb, such as {"/proc/self/exe", "sandbox"}
+	Limits  Limits     // zero fields mean [DefaultLimits]
+	Env     []string   // added to the child's small environment, "NAME=value"
+	Files   []*os.File // open in the child as well, from descriptor [FirstFile] on; the caller closes them when Run has returned
 }
+
+// FirstFile is the child's descriptor of the first of Runner.Files.
+const FirstFile = 4
 
 // Run has the child do task with request and stores its reply in reply, a pointer for [json.Unmarshal]. p, which may be nil, is called
 // from one goroutine for each progress report and never after Run has returned.
@@ -69,6 +73,7 @@ func (r Runner) start(limits Limits, p func(Progress)) (*child, error) {
 			_ = f.Close() // the child has its own copies
 		}
 	}()
+	cmd.ExtraFiles = append(cmd.ExtraFiles, r.Files...)
 	if err == nil {
 		err = cmd.Start()
 	}

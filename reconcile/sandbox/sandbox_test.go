@@ -54,6 +54,27 @@ type rawJSON []byte
 
 func (r *rawJSON) UnmarshalJSON(b []byte) error { *r = append((*r)[:0], b...); return nil }
 
+func TestFilesAreGiven(t *testing.T) {
+	t.Parallel()
+	theirs, ours, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ours.WriteString("from here"); err != nil {
+		t.Fatal(err)
+	}
+	_ = ours.Close()
+	r := runner(t, sandbox.Limits{})
+	r.Files = []*os.File{theirs}
+	var got string
+	if err := r.Run(t.Context(), "given", request{}, &got, nil); err != nil || got != "from here" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if err := theirs.Close(); err != nil {
+		t.Error("the file was closed for its owner")
+	}
+}
+
 func TestTaskErrorKeepsItsFields(t *testing.T) {
 	t.Parallel()
 	err := runner(t, sandbox.Limits{}).Run(t.Context(), "fail", request{}, nil, nil)

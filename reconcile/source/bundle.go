@@ -173,6 +173,8 @@ func (w bundleWire) pack(context.Context, *packp.UploadPackRequest) (io.ReadClos
 	return f, nil
 }
 
+func (w bundleWire) leave() {}
+
 // needs are the commits that a bundle builds on; none for other remotes.
 func (w bundleWire) needs(st *filesystem.Storage) ([]plumbing.Hash, error) {
 	f, h, err := w.open()

@@ -12,8 +12,9 @@ import (
 const (
 	PhaseStore          = "store"          // this host's own copy of the repository
 	PhaseConnect        = "connect"        // name look-up and connection
-	PhaseHandshake      = "handshake"      // TLS
-	PhaseAuthentication = "authentication" // the credential file, and what the remote says to it
+	PhaseHandshake      = "handshake"      // TLS, or SSH's key exchange with the host's key
+	PhaseAuthentication = "authentication" // the credential or identity file, and what the remote says to it
+	PhaseExec           = "exec"           // the start of git at the other end of an SSH session
 	PhaseAdvertisement  = "advertisement"  // the remote's list of branches
 	PhasePack           = "pack"           // new commits and files
 	PhaseRead           = "read"           // commits and trees, out of the store
@@ -32,6 +33,8 @@ const (
 	KindRedirect       Kind = "redirect"       // the remote names another address
 	KindAuthentication Kind = "authentication" // credentials missing, unreadable or refused
 	KindCertificate    Kind = "certificate"    // TLS identity refused
+	KindIdentity       Kind = "identity"       // no usable key for SSH, or one that the remote refuses
+	KindHostKey        Kind = "host-key"       // SSH host key not known, changed or revoked
 	KindNotFound       Kind = "not-found"      // no repository there
 	KindOwnership      Kind = "ownership"      // git refuses a repository of another user
 	KindNoGit          Kind = "no-git"         // the git program is missing, which file:// needs

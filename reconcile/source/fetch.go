@@ -21,21 +21,31 @@ import (
 
 // Deadlines bound the phases of a poll. A zero field means that of [DefaultDeadlines].
 type Deadlines struct {
-	Connect       time.Duration `json:"connect"`       // one connection, name look-up included
-	Handshake     time.Duration `json:"handshake"`     // TLS
-	Advertisement time.Duration `json:"advertisement"` // the remote's list of branches, retries included
-	Pack          time.Duration `json:"pack"`          // all new objects
+	Connect        time.Duration `json:"connect"`        // one connection, name look-up included
+	Handshake      time.Duration `json:"handshake"`      // TLS, or SSH's key exchange
+	Authentication time.Duration `json:"authentication"` // SSH: our identity
+	Exec           time.Duration `json:"exec"`           // SSH: the start and the end of git at the other side
+	Advertisement  time.Duration `json:"advertisement"`  // the remote's list of branches, retries included
+	Pack           time.Duration `json:"pack"`           // all new objects
 }
 
 // DefaultDeadlines are for a registry of some megabytes over a slow line.
 func DefaultDeadlines() Deadlines {
-	return Deadlines{Connect: 10 * time.Second, Handshake: 10 * time.Second, Advertisement: 20 * time.Second, Pack: 120 * time.Second}
+	return Deadlines{
+		Connect: 10 * time.Second, Handshake: 10 * time.Second, Authentication: 10 * time.Second, Exec: 10 * time.Second,
+		Advertisement: 20 * time.Second, Pack: 120 * time.Second,
+	}
 }
 
 func (d Deadlines) filled() Deadlines {
 	def := DefaultDeadlines()
 	for _, f := range []struct{ v, d *time.Duration }{
-		{&d.Connect, &def.Connect}, {&d.Handshake, &def.Handshake}, {&d.Advertisement, &def.Advertisement}, {&d.Pack, &def.Pack},
+		{&d.Connect, &def.Connect},
+		{&d.Handshake, &def.Handshake},
+		{&d.Authentication, &def.Authentication},
+		{&d.Exec, &def.Exec},
+		{&d.Advertisement, &def.Advertisement},
+		{&d.Pack, &def.Pack},
 	} {
 		if *f.v <= 0 {
 			*f.v = *f.d
@@ -44,7 +54,7 @@ func (d Deadlines) filled() Deadlines {
 	return d
 }
 
-// listing is the time for everything up to the list of branches.
+// listing is a child's time for everything up to the list of branches.
 func (d Deadlines) listing() time.Duration { return d.Connect + d.Handshake + d.Advertisement }
 
 // fetchRequest asks for the remote's branch. An empty Store asks for its name only.
@@ -67,6 +77,7 @@ func list(ctx context.Context, r fetchRequest, p func(sandbox.Progress)) (fetchR
 	if err != nil {
 		return fetchReply{}, err
 	}
+	defer w.leave()
 	_, tip, err := advertised(ctx, w, r, t)
 	return fetchReply{Tip: tip.String()}, err
 }
@@ -147,6 +158,7 @@ func (f *fetcher) download(ctx context.Context) (plumbing.Hash, error) {
 	if err != nil {
 		return plumbing.ZeroHash, err
 	}
+	defer w.leave()
 	adv, tip, err := advertised(ctx, w, r, f.tracker)
 	if err != nil {
 		return plumbing.ZeroHash, err

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"os"
 	"sync"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 type Git struct {
 	opts Options
 	log  *slog.Logger
+	ssh  *sshHost // nil for a remote of another kind
 
 	mu       sync.Mutex
 	last     *memory                   // the last poll whose answer stays; nil when there is none
@@ -60,14 +62,14 @@ type hopeless struct {
 // hopelessPolls is how many polls one attempt stands for that failed at a tip, or that ended in a verdict which is not final.
 const hopelessPolls = 20
 
-// New makes a Git. It touches nothing before the first poll.
+// New makes a Git. It touches nothing before the first poll. [Git.Close] ends what it keeps open to an ssh remote.
 func New(opts Options) *Git {
 	opts.Deadlines = opts.Deadlines.filled()
 	log := opts.Log
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Git{opts: opts, log: log, verdicts: map[string]verdict{}, changes: map[change]fleet.Findings{}, maxSteps: maxSteps}
+	return &Git{opts: opts, log: log, ssh: newSSHHost(opts, log), verdicts: map[string]verdict{}, changes: map[change]fleet.Findings{}, maxSteps: maxSteps}
 }
 
 // String is the remote's address.
@@ -313,7 +315,7 @@ func verdictOf(err error) (fleet.Finding, bool) {
 func (g *Git) list(ctx context.Context) (string, error) {
 	request := fetchRequest{Remote: g.opts.Remote, Deadlines: g.opts.Deadlines}
 	var reply fetchReply
-	err := g.run(ctx, taskList, request, &reply, g.opts.Deadlines.listing()+childSlack)
+	err := g.network(ctx, taskList, request, &reply, g.opts.Deadlines.listing()+childSlack)
 	return reply.Tip, err
 }
 
@@ -332,7 +334,7 @@ func (g *Git) fetchInto(ctx context.Context, dir, tip string) (string, error) {
 	d := g.opts.Deadlines
 	request := fetchRequest{Remote: g.opts.Remote, Deadlines: d, Store: dir, Tip: tip}
 	var reply fetchReply
-	if err := g.run(ctx, taskFetch, request, &reply, d.listing()+d.Pack+childSlack); err != nil {
+	if err := g.network(ctx, taskFetch, request, &reply, d.listing()+d.Pack+childSlack); err != nil {
 		return "", err
 	}
 	g.packs = reply.Packs
@@ -343,8 +345,9 @@ func (g *Git) fetchInto(ctx context.Context, dir, tip string) (string, error) {
 const childSlack = 20 * time.Second
 
 // run does one task; wall 0 means the runner's own limit.
-func (g *Git) run(ctx context.Context, task string, request, reply any, wall time.Duration) error {
+func (g *Git) run(ctx context.Context, task string, request, reply any, wall time.Duration, files ...*os.File) error {
 	runner := g.opts.Runner
+	runner.Files = files
 	if wall > 0 {
 		runner.Limits.Wall = wall
 	}

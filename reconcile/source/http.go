@@ -170,6 +170,8 @@ func (w *httpWire) pack(ctx context.Context, req *packp.UploadPackRequest) (io.R
 	return r, nil
 }
 
+func (w *httpWire) leave() {}
+
 func (w *httpWire) refusal(ctx context.Context, err error) error {
 	phase, remote := w.tracker.phase(), w.remote.URL
 	err = innermost(err)

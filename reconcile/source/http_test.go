@@ -211,6 +211,20 @@ func TestSilentServers(t *testing.T) {
 				git.ServeHTTP(w, req)
 			}))
 		}},
+		{"in the pack", PhasePack, func(t *testing.T) (string, string) {
+			return server(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				if req.Method != http.MethodPost {
+					git.ServeHTTP(w, req)
+					return
+				}
+				rec := httptest.NewRecorder()
+				git.ServeHTTP(rec, req)
+				w.Header().Set("Content-Type", rec.Header().Get("Content-Type"))
+				_, _ = w.Write(rec.Body.Bytes()[:rec.Body.Len()/2])
+				_ = http.NewResponseController(w).Flush()
+				hang(done).ServeHTTP(w, req)
+			}))
+		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

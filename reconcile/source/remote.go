@@ -17,7 +17,7 @@ const DefaultBranch = "main"
 
 // Remote is a registry repository to read: made by [ParseRemote], then completed with the optional files. It is a value.
 type Remote struct {
-	URL    string `json:"url"`    // file:///absolute/path, https://… or, on loopback only, http://…; never with credentials
+	URL    string `json:"url"`    // file:///absolute/path, https://…, ssh://[user@]host… or, on loopback only, http://…; never with a secret
 	Branch string `json:"branch"` // without refs/heads/
 	// CAFile holds further certificate authorities for https, PEM; empty means the system's only.
 	CAFile string `json:"ca_file,omitempty"`
@@ -27,7 +27,7 @@ type Remote struct {
 }
 
 // ParseRemote reads a repository address and a branch name; an empty branch is [DefaultBranch]. The address is an absolute path or a
-// URL of a scheme that this build reads: file, https, and http where the host is loopback.
+// URL of a scheme that this build reads: file, https, ssh, and http where the host is loopback.
 func ParseRemote(address, branch string) (Remote, error) {
 	if branch == "" {
 		branch = DefaultBranch
@@ -51,14 +51,14 @@ func ParseRemote(address, branch string) (Remote, error) {
 func parseRemoteURL(address string) (*url.URL, error) {
 	u, err := url.Parse(address)
 	if err != nil || !strings.Contains(address, "://") {
-		return nil, fmt.Errorf("repository %s is neither an absolute path nor a URL (write /absolute/path, file:///path or https://host/path)", redact(address))
+		return nil, fmt.Errorf("repository %s is neither an absolute path nor a URL (write /absolute/path, file:///path, https://host/path or ssh://user@host/path)", redact(address))
 	}
 	switch u.Scheme { // before the parts of the address, so that one which is never read is told so
-	case "file", "https", "http":
+	case "file", "https", "http", "ssh":
 	default:
-		return nil, fmt.Errorf("repository %s has scheme %q, which is not read (file://, https:// and, from this machine, http:// are)", redact(address), u.Scheme)
+		return nil, fmt.Errorf("repository %s has scheme %q, which is not read (file://, https://, ssh:// and, from this machine, http:// are)", redact(address), u.Scheme)
 	}
-	if u.User != nil {
+	if _, secret := u.User.Password(); secret || u.User != nil && u.Scheme != "ssh" {
 		return nil, fmt.Errorf("repository on %s carries credentials in its URL (remove them and name a credential file)", u.Host)
 	}
 	if u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || strings.HasSuffix(address, "#") {
@@ -69,6 +69,9 @@ func parseRemoteURL(address string) (*url.URL, error) {
 			return nil, fmt.Errorf("repository %s does not name an absolute path of this machine (write file:///absolute/path)", address)
 		}
 		return &url.URL{Scheme: "file", Path: path.Clean(u.Path)}, nil
+	}
+	if u.Scheme == "ssh" {
+		return parseSSH(u, address)
 	}
 	if u.Scheme == "http" && !loopback(u.Hostname()) {
 		return nil, fmt.Errorf("repository %s would be read in clear text (write https://; http:// is read from this machine only)", address)

@@ -30,11 +30,24 @@ func TestParseRemote(t *testing.T) {
 		{"https://user:canary@example.net/r", "", "", "", "repository on example.net carries credentials in its URL (remove them and name a credential file)"},
 		{"https://user@example.net/r", "", "", "", "carries credentials"},
 		{"https://user:canary@%zz/r", "", "", "", "neither an absolute path nor a URL"},
-		{"ssh://git@example.net/r", "", "", "", `repository …@example.net/r has scheme "ssh", which is not read`},
+		{"ssh://git@example.net/r", "", "ssh://git@example.net/r", "example.net", ""},
+		{"ssh://example.net:2222/~ops/r.git", "", "ssh://example.net:2222/~ops/r.git", "example.net", ""},
+		{"ssh://ops@[2001:db8::1]:2222/srv/r", "", "ssh://ops@[2001:db8::1]:2222/srv/r", "2001:db8::1", ""},
+		{"ssh://ops@[2001:db8::1]/srv/a%20b", "", "ssh://ops@[2001:db8::1]/srv/a%20b", "2001:db8::1", ""},
+		{"ssh://ops:canary@example.net/r", "", "", "", "carries credentials in its URL"},
+		{"ssh://ops:@example.net/r", "", "", "", "carries credentials in its URL"},
+		{"ssh://ops@example.net", "", "", "", "repository …@example.net does not name a host and a path (write ssh://user@host/path)"},
+		{"ssh:///r", "", "", "", "does not name a host and a path"},
+		{"ssh://h/a%0ab", "", "", "", "does not name a host and a path"},
+		{"ssh://h:0/r", "", "", "", `repository ssh://h:0/r cannot be reached: SSH destination [h]:0 names port "0", which is not a port`},
+		{"ssh://-oProxyCommand=x/r", "", "", "", "cannot be reached: unsafe SSH destination"},
+		{"ssh://-x/r", "", "", "", "cannot be reached: SSH destination [-x] names a host that starts with a dash"},
+		{"ssh://a;b@h/r", "", "", "", "cannot be reached: unsafe SSH destination"},
+		{"ssh://h/r?x", "", "", "", "has a query or a fragment"},
 		{"https://h/x?access_token=canary", "", "", "", "repository https://h/x?… has a query or a fragment (remove it)"},
 		{"https://h/x#canary", "", "", "", "repository https://h/x#… has a query or a fragment (remove it)"},
 		{"h/x?access_token=canary", "", "", "", "repository h/x?… is neither an absolute path nor a URL"},
-		{"ssh://example.net/r", "", "", "", `has scheme "ssh", which is not read (file://, https:// and, from this machine, http:// are)`},
+		{"git://example.net/r", "", "", "", `has scheme "git", which is not read (file://, https://, ssh:// and, from this machine, http:// are)`},
 		{"git@example.net:r.git", "", "", "", "neither an absolute path nor a URL"},
 		{"registry", "", "", "", "neither an absolute path nor a URL"},
 		{"../registry", "", "", "", "neither an absolute path nor a URL"},
@@ -66,7 +79,7 @@ func TestParseRemote(t *testing.T) {
 }
 
 func FuzzParseRemote(f *testing.F) {
-	for _, s := range []string{"/srv/r", "https://u:p@h/r", "file:///x/../y", "http://127.0.0.1:1/", "git@h:r", "https://[::1]:8/r?x", "\x00"} {
+	for _, s := range []string{"/srv/r", "https://u:p@h/r", "file:///x/../y", "http://127.0.0.1:1/", "git@h:r", "https://[::1]:8/r?x", "\x00", "ssh://u@h:2/~r", "ssh://u:p@[::1]/r"} {
 		f.Add(s, "main")
 	}
 	f.Fuzz(func(t *testing.T, address, branch string) {
@@ -78,7 +91,9 @@ func FuzzParseRemote(f *testing.F) {
 		if err != nil || again != r {
 			t.Errorf("%q gives %+v, which gives %+v, %v", address, r, again, err)
 		}
-		if strings.Contains(r.URL, "@") && strings.Contains(address, "://") && strings.Contains(strings.SplitN(r.URL, "/", 4)[2], "@") {
+		if ssh := strings.HasPrefix(r.URL, "ssh://"); ssh && strings.Contains(strings.SplitN(r.URL, "@", 2)[0][6:], ":") && strings.Contains(r.URL[:strings.IndexByte(r.URL[6:], '/')+6], "@") {
+			t.Errorf("a password stays in %s", r.URL)
+		} else if !ssh && strings.Contains(r.URL, "@") && strings.Contains(address, "://") && strings.Contains(strings.SplitN(r.URL, "/", 4)[2], "@") {
 			t.Errorf("credentials stay in %s", r.URL)
 		}
 	})

@@ -37,6 +37,10 @@ func sayHint(e *Error) string {
 	case KindNotFound:
 		return "check the address"
 	case KindOwnership:
+		if path, ok := strings.CutPrefix(e.Remote, "ssh://"); ok {
+			_, path, _ = strings.Cut(path, "/")
+			return "give the repository there to the user that logs in, or run there: git config --global --add safe.directory /" + path
+		}
 		return "run the agent as the repository's owner, or run: git config --system --add safe.directory " + strings.TrimPrefix(e.Remote, "file://")
 	case KindNoGit:
 		return "install git, or read the repository over https://"
@@ -64,6 +68,8 @@ func sayHint(e *Error) string {
 }
 
 func sayDeadline(bound string) string { return "no answer within " + bound }
+
+func sayGone(why string) string { return "the remote's git ended without an answer: " + why }
 
 func sayRedirect(to string) string { return "the remote answers with a redirect to " + to }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"stado.internal/stado/fleet"
+	"stado.internal/stado/reconcile/remote"
 	"stado.internal/stado/reconcile/sandbox"
 	"stado.internal/stado/schema"
 )
@@ -68,7 +69,9 @@ type Options struct {
 	Remote    Remote
 	Runner    sandbox.Runner
 	Deadlines Deadlines // zero fields mean [DefaultDeadlines]
-	Log       *slog.Logger
+	// SSH says how an ssh:// remote is reached. No Paths means the URL's host; its Deadlines and Log are these.
+	SSH remote.Options
+	Log *slog.Logger
 	// Fault, when set, is called before each change of the store's place with the change's name; an error it returns ends the poll.
 	// Crash tests kill the process in it. nil means no faults.
 	Fault func(point string) error

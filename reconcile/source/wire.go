@@ -26,6 +26,8 @@ type wire interface {
 	advertise(ctx context.Context) (*packp.AdvRefs, error)
 	// pack asks for objects; the reader stands behind the server's answer to the request and must be closed.
 	pack(ctx context.Context, req *packp.UploadPackRequest) (io.ReadCloser, error)
+	// leave ends the talk politely where the remote waits to be asked for something.
+	leave()
 }
 
 // openWire chooses the way by the URL's scheme.
@@ -39,6 +41,8 @@ func openWire(r Remote, d Deadlines, t *tracker) (wire, error) {
 		return localWire{remote: r, tracker: t}, nil
 	case bundleScheme:
 		return bundleWire{remote: r, tracker: t}, nil
+	case "ssh":
+		return newPipeWire(r, t)
 	}
 	return newHTTPWire(r, d, t)
 }
@@ -91,6 +95,8 @@ func (w localWire) pack(ctx context.Context, req *packp.UploadPackRequest) (io.R
 	}
 	return answer, nil
 }
+
+func (w localWire) leave() {}
 
 // command dies with this process: the kernel sees to it.
 func (w localWire) command(ctx context.Context, args ...string) *exec.Cmd {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -38,6 +39,10 @@ func tasks() map[string]sandbox.Task {
 		"echo": with(func(r request, p func(sandbox.Progress)) (any, error) {
 			p(sandbox.Progress{Phase: "echo", File: "<a>&b"})
 			return map[string]any{"text": r.Text, "raw": json.RawMessage(`{"html":"<&>"}`)}, nil
+		}),
+		"given": with(func(request, func(sandbox.Progress)) (any, error) {
+			data, err := io.ReadAll(os.NewFile(sandbox.FirstFile, "given"))
+			return string(data), err
 		}),
 		"env": with(func(request, func(sandbox.Progress)) (any, error) { return os.Environ(), nil }),
 		"fail": with(func(request, func(sandbox.Progress)) (any, error) {

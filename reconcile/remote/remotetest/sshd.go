@@ -1,0 +1,202 @@
+package remotetest
+
+import (
+	"bufio"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"golang.org/x/crypto/ssh/agent"
+)
+
+// Daemon is a real OpenSSH server, run as the current user on a port of the loopback interface.
+type Daemon struct {
+	*Host
+	cmd *exec.Cmd
+}
+
+// program is looked for where a user's PATH need not lead.
+const program = "/usr/sbin/sshd"
+
+// SSHD starts a real OpenSSH server.
+func SSHD(t testing.TB, c Config) *Daemon {
+	t.Helper()
+	if os.Geteuid() == 0 { // where the unprivileged half of a root server is locked up
+		if err := os.MkdirAll("/run/sshd", 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	me, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 5 { // a free port may be gone before the server has it
+		d := &Daemon{Host: newHost(t, c, me.Username, "127.0.0.1", freePort(t))}
+		said, ok := d.start(t, d.configure(t, c))
+		if ok {
+			return d
+		}
+		t.Logf("sshd did not start: %s", said)
+	}
+	t.Fatalf("%s does not start (install openssh-server)", program)
+	return nil
+}
+
+func freePort(t testing.TB) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+func (d *Daemon) configure(t testing.TB, c Config) string {
+	t.Helper()
+	file := func(name string) string { return filepath.Join(d.dir, name) }
+	config := []string{
+		"ListenAddress 127.0.0.1", "Port " + strconv.Itoa(d.Port), "PidFile none", "UsePAM no", "UseDNS no", "StrictModes no",
+		"PasswordAuthentication no", "KbdInteractiveAuthentication no", "PermitRootLogin prohibit-password", "MaxStartups 100",
+		"AuthorizedKeysFile " + file("authorized_keys"),
+		"SetEnv HOME=" + d.dir, // the shell reads no dot file of whoever runs the test
+	}
+	if c.UserAuthority == nil {
+		WritePublic(t, file("authorized_keys"), d.Key.PublicKey())
+	} else {
+		WritePublic(t, file("user_ca"), c.UserAuthority.PublicKey())
+		config = append(config, "TrustedUserCAKeys "+file("user_ca"))
+	}
+	for i, k := range d.HostKeys {
+		name := file("host_key_" + strconv.Itoa(i))
+		k.Write(t, name, "")
+		config = append(config, "HostKey "+name)
+	}
+	if cert := c.hostCertificate(t, d.Host); cert != nil {
+		WritePublic(t, file("host_key_0-cert.pub"), cert)
+		config = append(config, "HostCertificate "+file("host_key_0-cert.pub"))
+	}
+	write(t, file("sshd_config"), []byte(strings.Join(config, "\n")+"\n"))
+	return file("sshd_config")
+}
+
+// start waits until the server listens, or has ended and said why.
+func (d *Daemon) start(t testing.TB, config string) (said string, ok bool) {
+	t.Helper()
+	d.cmd = exec.Command(program, "-D", "-e", "-f", config)
+	stderr, err := d.cmd.StderrPipe()
+	if err == nil {
+		err = d.cmd.Start()
+	}
+	if err != nil {
+		t.Fatalf("cannot start %s: %v (install openssh-server)", program, err)
+	}
+	lines := bufio.NewScanner(stderr)
+	var all strings.Builder
+	for lines.Scan() {
+		all.WriteString(lines.Text() + "\n")
+		if strings.Contains(lines.Text(), "Server listening on") {
+			var reading sync.WaitGroup
+			reading.Go(func() {
+				for lines.Scan() {
+					continue // it must never wait for a reader
+				}
+			})
+			t.Cleanup(func() {
+				for _, pid := range d.tree() {
+					_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended by itself
+				}
+				reading.Wait()
+				_ = d.cmd.Wait() // it was killed
+			})
+			return "", true
+		}
+	}
+	_ = d.cmd.Wait() // what it said is the better reason
+	return all.String(), false
+}
+
+// Freeze stops the server and every session of it in their tracks: connections are still taken, by the kernel.
+func (d *Daemon) Freeze() { d.tree() }
+
+// Thaw lets them go on.
+func (d *Daemon) Thaw() {
+	for _, pid := range d.tree() {
+		_ = syscall.Kill(pid, syscall.SIGCONT) // it may have ended by itself
+	}
+}
+
+// tree stops every process of the server, parents first so that none is added, and names them.
+func (d *Daemon) tree() []int {
+	all := []int{d.cmd.Process.Pid}
+	for i := 0; i < len(all); i++ {
+		_ = syscall.Kill(all[i], syscall.SIGSTOP) // it may have ended by itself
+		all = append(all, children(all[i])...)
+	}
+	return all
+}
+
+// children reads the process table; a process that ends meanwhile is no child.
+func children(parent int) []int {
+	var out []int
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		stat, err := os.ReadFile(filepath.Join("/proc", e.Name(), "stat"))
+		if err != nil {
+			continue
+		}
+		_, rest, _ := strings.Cut(string(stat), ") ")
+		if fields := strings.Fields(rest); len(fields) > 1 && fields[1] == strconv.Itoa(parent) {
+			out = append(out, pid)
+		}
+	}
+	return out
+}
+
+// Agent starts a real ssh-agent that holds keys, and gives its socket.
+func Agent(t testing.TB, keys ...Key) string {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "agent")
+	cmd := exec.Command("ssh-agent", "-D", "-a", socket)
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatalf("cannot start ssh-agent: %v (install openssh-client)", err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // it was killed
+	})
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil { // it listens once it has named its socket
+		t.Fatalf("ssh-agent does not start: %v", err)
+	}
+	for _, k := range keys {
+		add(t, socket, k)
+	}
+	return socket
+}
+
+func add(t testing.TB, socket string, k Key) {
+	t.Helper()
+	conn, err := net.Dial("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	if err := agent.NewClient(conn).Add(agent.AddedKey{PrivateKey: k.private}); err != nil {
+		t.Fatal(err)
+	}
+}
