@@ -35,6 +35,14 @@ func HeadOf(s *fleet.Snapshot) Head {
 	return Head{Commit: s.Commit, Generation: s.Generation(), Epoch: a.Epoch, Digest: s.Digest, Authority: HostOf(a)}
 }
 
+// hostAuthority is the host of the fleet that a copy names as the authority, empty for a forge and for none.
+func hostAuthority(s *fleet.Snapshot) fleet.HostName {
+	if s == nil || s.Registry == nil {
+		return ""
+	}
+	return s.Registry.Directory.Authority.Host
+}
+
 // HostOf names an authority in sentences and receipts: the host of the fleet, or the host of the forge's URL; empty for none.
 func HostOf(a fleet.Authority) fleet.HostName {
 	if a.Host != "" || a.Remote == "" {

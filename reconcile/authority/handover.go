@@ -33,7 +33,7 @@ func (p Push) Decide() (PushReceipt, error) {
 		return PushReceipt{}, refuse(ReasonNoCopy, sayNoCopy(p.Self))
 	case held.Authority == "":
 		return PushReceipt{}, refuse(ReasonNoAuthority, sayNoAuthority(p.Self))
-	case held.Authority == p.Self:
+	case hostAuthority(p.Copy) == p.Self:
 		return PushReceipt{}, refuse(ReasonAlready, sayIsAuthority(p.Self))
 	case answers:
 		return PushReceipt{}, refuse(ReasonAnswers, sayPushAnswers)

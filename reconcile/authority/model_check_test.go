@@ -22,10 +22,11 @@ func (s *set) has(id int) bool { return s[id/64]>>(id%64)&1 == 1 }
 type doc struct {
 	id      int
 	history set // the commit itself and all its ancestors
-	line    set // those of them that it continues: itself and its first parents
+	line    set // those of them that it continues: itself and all before it, up to a join, which takes one side and hears the other
 	snap    *fleet.Snapshot
 	owner   authority.Owner
-	holders uint64 // hosts that ever held it or what continues it
+	holders uint64 // hosts that ever held it
+	settles uint64 // hosts that held it, or what continues it, and knew all that they had held
 }
 
 func (d *doc) head() authority.Head { return authority.HeadOf(d.snap) }
@@ -70,12 +71,13 @@ type checker struct {
 	settled     []*doc
 	docs        []*doc
 	violation   string
+	hunted      string // the only kind of violation that counts; empty: all do
 	log         *strings.Builder
 	seen        map[string]int
 }
 
 func (c *checker) fail(format string, args ...any) {
-	if c.violation == "" {
+	if c.violation == "" && strings.HasPrefix(format, c.hunted) {
 		c.violation = fmt.Sprintf(format, args...)
 	}
 }
@@ -104,7 +106,10 @@ func (c *checker) held(h *host, was, now *doc) {
 			c.fail("(v) host %s granted generation %d to %s and took %s", h.name, gr.claim.Generation, gr.claim.Mover, now)
 		}
 	}
-	c.settle(h, now)
+	now.holders |= 1 << h.index
+	if !h.recovering { // else it may contradict what it has forgotten, and does not count until it has rejoined
+		c.settle(h, now)
+	}
 }
 
 // lives reports whether a claim that was granted may still become, or has become, a document.
@@ -121,10 +126,10 @@ func (c *checker) lives(h *host, g grant) bool {
 
 func (c *checker) settle(h *host, now *doc) {
 	for _, d := range c.docs {
-		if !now.line.has(d.id) || d.holders>>h.index&1 == 1 {
+		if !now.line.has(d.id) || d.settles>>h.index&1 == 1 {
 			continue
 		}
-		if d.holders |= 1 << h.index; bits.OnesCount64(d.holders) != authority.Majority(c.hosts) {
+		if d.settles |= 1 << h.index; bits.OnesCount64(d.settles) != authority.Majority(c.hosts) {
 			continue
 		}
 		for _, s := range c.settled {
@@ -150,12 +155,16 @@ func (c *checker) made(d *doc) {
 // receipt compares what a mover says with what happened.
 func (c *checker) receipt(w *world, m authority.Move, d *doc) {
 	r := m.Receipt()
-	c.note(string(r.State))
+	what := string(r.State) + " " + string(m.Kind)
+	if m.Through && m.Kind == authority.KindMove {
+		what += " through the authority"
+	}
+	c.note(what)
 	if (r.Err() == nil) != (r.State == authority.StateTaken) || r.SplitRisk == r.Quorum {
 		c.fail("(receipt) %+v", r)
 	}
 	for _, h := range r.Hosts {
-		if took := d.holders>>w.named(h.Host).index&1 == 1; h.Receipt != nil && !took || r.State == authority.StateTaken && !took {
+		if took := w.named(h.Host).took(d); h.Receipt != nil && !took || r.State == authority.StateTaken && !took {
 			c.fail("(receipt) %s of %s took %s: %t; %+v", r.State, h.Host, d, took, r)
 		}
 	}

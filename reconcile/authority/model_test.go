@@ -3,6 +3,7 @@ package authority_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -102,9 +103,7 @@ func run(play rules, ops []op) *world {
 			return w
 		}
 	}
-	if play == (rules{hosts: play.hosts, quorum: play.quorum}) {
-		w.calm()
-	}
+	w.calm()
 	return w
 }
 
@@ -149,14 +148,20 @@ func describe(seed uint64, play rules, ops []op) string {
 	return fmt.Sprintf("seed %d, %+v: %s\n%s", seed, play, w.violation, w.log)
 }
 
-// modelSteps is how many steps are played: those that did something, out of several times as many tries.
-const modelSteps = 200_000
+// modelSteps is how many steps are played: those that did something, out of several times as many tries. STADO_SOAK plays more.
+const (
+	modelSteps = 200_000
+	soakSteps  = 5_000_000
+)
 
 func TestModel(t *testing.T) {
 	t.Parallel()
 	seen, points := map[string]int{}, map[authority.Point]int{}
-	steps := 0
-	for seed := uint64(1); steps < modelSteps; seed++ {
+	steps, wanted := 0, modelSteps
+	if os.Getenv("STADO_SOAK") != "" {
+		wanted = soakSteps
+	}
+	for seed := uint64(1); steps < wanted; seed++ {
 		play, ops := randomSchedule(seed)
 		w := run(play, ops)
 		if w.violation != "" {
@@ -173,8 +178,8 @@ func TestModel(t *testing.T) {
 	t.Logf("%d steps: %v; crashes before %v", steps, seen, points)
 	// Whatever the model is to prove something about has happened often.
 	for _, what := range []string{
-		"taken", "partial", "resumed", "abandoned", "rebased", "tried again", "no quorum", "stepped down", "disputed", "joined", "handed over",
-		"refused: promised", "refused: fork", "refused: rollback", "granted", "regranted", "released", "lapse", "rejoined", "moved through",
+		"taken move", "taken move through the authority", "taken edit", "taken heal", "partial move", "resumed", "abandoned", "rebased", "tried again", "no quorum", "stepped down", "disputed", "joined", "handed over",
+		"refused: promised", "refused: fork", "refused: rollback", "granted", "regranted", "released", "lapse", "rejoined",
 	} {
 		if seen[what] < 50 {
 			t.Errorf("%q happened %d times only", what, seen[what])
@@ -197,30 +202,70 @@ func TestModelBites(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		rules rules
-		kinds []string // of which one is found
+		kind  string // of what is hunted
 	}{
-		{"number-only fence", rules{hosts: 4, quorum: fleet.QuorumNone, numberOnly: true}, []string{"(iv)"}},
-		{"forgetful promise", rules{hosts: 3, quorum: fleet.QuorumMajority, forgetful: true}, []string{"(ii)", "(v)"}},
-		{"promise ignored", rules{hosts: 3, quorum: fleet.QuorumMajority, ignored: true}, []string{"(v)"}},
-		{"report installed", rules{hosts: 3, quorum: fleet.QuorumMajority, installed: true}, []string{"(v)"}},
-		{"electorate without the old authority", rules{hosts: 4, quorum: fleet.QuorumMajority, withoutOld: true}, []string{"(ii)"}},
-		{"unclaimed change", rules{hosts: 3, quorum: fleet.QuorumMajority, unclaimedEdit: true}, []string{"(ii)"}},
+		{"number-only fence", rules{hosts: 4, quorum: fleet.QuorumNone, numberOnly: true}, "(iv)"},
+		{"forgetful promise", rules{hosts: 3, quorum: fleet.QuorumMajority, forgetful: true}, "(ii)"},
+		{"promise ignored", rules{hosts: 3, quorum: fleet.QuorumMajority, ignored: true}, "(v)"},
+		{"report installed", rules{hosts: 3, quorum: fleet.QuorumMajority, installed: true}, "(v)"},
+		{"unclaimed change", rules{hosts: 3, quorum: fleet.QuorumMajority, unclaimedEdit: true}, "(ii)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			for seed := range uint64(4000) {
 				_, ops := randomSchedule(seed)
-				w := run(c.rules, ops)
+				w := newWorld(c.rules)
+				w.hunted = c.kind
+				for _, o := range ops {
+					w.play(o)
+				}
 				if w.violation == "" {
 					continue
 				}
-				if kind := kindOf(w.violation); !slices.Contains(c.kinds, kind) {
-					t.Fatalf("found %s, want one of %v", w.violation, c.kinds)
+				if w := run(rules{hosts: c.rules.hosts, quorum: c.rules.quorum}, ops); w.violation != "" {
+					t.Fatalf("found without the broken rule too: %s", w.violation)
 				}
 				t.Logf("found in schedule %d: %s", seed, w.violation)
 				return
 			}
 			t.Error("nothing was found")
 		})
+	}
+}
+
+// TestModelElectorate: a majority that is counted without the old authority is two disjoint ones over two moves in a row, in a fleet of four.
+// Random schedules do not find it in reasonable time, since the new authority answers some of those who are asked.
+func TestModelElectorate(t *testing.T) {
+	t.Parallel()
+	play := func(withoutOld bool) *world {
+		w := newWorld(rules{hosts: 4, quorum: fleet.QuorumMajority, withoutOld: withoutOld})
+		old, first, second, third := w.hosts[0], w.hosts[1], w.hosts[2], w.hosts[3]
+		// The first mover dies between its copy and its store. Its successor-to-be and the old authority hear of it, the third host does not.
+		copy(w.parts, []int{0, 1, 1, 1})
+		first.begin(authority.Begin(first.situation(first.name)))
+		for first.record.Phase != authority.PhaseCopied {
+			first.advance()
+			w.flush()
+		}
+		first.stop()
+		first.up = true
+		second.join(first, "")
+		clear(w.parts)
+		old.review()
+		// Two movers, each with one other host.
+		copy(w.parts, []int{0, 1, 0, 1})
+		for _, h := range []*host{second, third} {
+			if !h.begin(authority.Begin(h.situation(h.name))) {
+				t.Fatalf("%s does not begin", h.name)
+			}
+			w.drain(h)
+		}
+		return w
+	}
+	if w := play(true); kindOf(w.violation) != "(ii)" {
+		t.Errorf("found %q, want (ii)", w.violation)
+	}
+	if w := play(false); w.violation != "" || w.seen["no quorum"] != 2 {
+		t.Errorf("found %q; two movers were stopped for want of a quorum %d times", w.violation, w.seen["no quorum"])
 	}
 }

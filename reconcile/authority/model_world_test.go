@@ -69,7 +69,7 @@ func (w *world) commit(r *fleet.Registry, o authority.Owner, parents ...*doc) *d
 		Commit: fmt.Sprintf("%040x", len(w.docs)), Digest: fmt.Sprintf("%064x", len(w.docs)), Registry: r,
 	}}
 	d.history.add(d.id)
-	if len(parents) > 0 {
+	if len(parents) == 1 {
 		d.line = parents[0].line
 	}
 	d.line.add(d.id)
@@ -257,15 +257,15 @@ func (w *world) carry(o op) bool {
 	if o.Do != "double" {
 		w.network = slices.Delete(w.network, i, i+1)
 	}
-	if o.Do == "drop" || !m.to.up || w.parts[m.from.index] != w.parts[m.to.index] {
-		return o.Do == "drop"
-	}
-	w.deliver(m)
-	return true
+	return o.Do == "drop" || w.deliver(m)
 }
 
-func (w *world) deliver(m message) {
+// deliver hands a message over, if its host runs and is in the sender's part by now.
+func (w *world) deliver(m message) bool {
 	h := m.to
+	if !h.up || w.parts[m.from.index] != w.parts[h.index] {
+		return false
+	}
 	var back *message
 	switch m.kind {
 	case "claim":
@@ -281,6 +281,8 @@ func (w *world) deliver(m message) {
 		}
 	case "push":
 		back = h.pushed(m.doc)
+	case "mirror":
+		back = h.mirrored(m.doc)
 	case "pushed":
 		h.handedBack(m.from, m)
 	case "snapshot":
@@ -290,6 +292,7 @@ func (w *world) deliver(m message) {
 		back.from, back.to = h, m.from
 		w.send(*back)
 	}
+	return true
 }
 
 // calm is the end of a schedule: all hosts run and reach each other, nothing is lost, interrupted moves are finished or given up, and the

@@ -2,6 +2,7 @@ package authority
 
 import (
 	"maps"
+	"math"
 	"slices"
 
 	"stado.internal/stado/fleet"
@@ -68,7 +69,7 @@ type Situation struct {
 func Begin(s Situation) (Move, error) {
 	head := HeadOf(s.Copy)
 	cause, answers := s.Authority.Answers()
-	through := head.Authority != "" && s.Self == head.Authority
+	through := s.Self == hostAuthority(s.Copy)
 	switch {
 	case s.Self != s.To && !through:
 		return Move{}, refuse(ReasonWrongHost, sayWrongHost(s.Self, s.To))
@@ -78,7 +79,7 @@ func Begin(s Situation) (Move, error) {
 		return Move{}, refuse(ReasonNoCopy, sayNoCopy(s.Self))
 	case head.Authority == "":
 		return Move{}, refuse(ReasonNoAuthority, sayNoAuthority(s.Self))
-	case head.Authority == s.To:
+	case hostAuthority(s.Copy) == s.To:
 		return Move{}, refuse(ReasonAlready, sayAlready(s.To))
 	case !registered(s.Copy, s.To):
 		return Move{}, refuse(ReasonUnregistered, sayUnregistered(s.To, head.Generation))
@@ -98,7 +99,7 @@ func BeginEdit(s Situation) (Move, error) {
 	switch {
 	case s.Copy == nil:
 		return Move{}, refuse(ReasonNoCopy, sayNoCopy(s.Self))
-	case held.Authority != s.Self:
+	case hostAuthority(s.Copy) != s.Self:
 		return Move{}, refuse(ReasonWrongHost, sayNotAuthority(s.Self, held))
 	}
 	m, err := begin(s, KindEdit)
@@ -119,7 +120,7 @@ func BeginJoin(s Situation, j Join, first *fleet.Snapshot) (Move, error) {
 		return Move{}, refuse(ReasonOvertaken, sayPlanAnew(held))
 	}
 	m, err := begin(s, KindHeal)
-	m.Through = held.Authority == s.Self
+	m.Through = hostAuthority(s.Copy) == s.Self
 	m = m.on(first)
 	m.To, m.Joins, m.Epoch = s.Self, &j.Parents[1], j.Epoch
 	m.Generation = max(m.Generation, j.Generation)
@@ -127,18 +128,17 @@ func BeginJoin(s Situation, j Join, first *fleet.Snapshot) (Move, error) {
 }
 
 func begin(s Situation, kind Kind) (Move, error) {
-	held := HeadOf(s.Copy)
-	m := Move{
-		Kind: kind, Phase: PhaseClaiming, Self: s.Self, To: s.To, Nonce: s.Nonce, Incarnation: s.Incarnation,
-		Generation: held.Generation + 1,
-	}.on(s.Copy)
-	if p := s.Promised; p != nil {
-		m.Generation = max(m.Generation, p.Generation+1)
+	used := s.Copy.Generation()
+	if s.Promised != nil {
+		used = max(used, s.Promised.Generation)
 	}
-	if m.Generation == 0 {
+	if used == math.MaxUint64 {
 		return Move{}, refuse(ReasonExhausted, sayExhausted)
 	}
-	return m, nil
+	return Move{
+		Kind: kind, Phase: PhaseClaiming, Self: s.Self, To: s.To, Nonce: s.Nonce, Incarnation: s.Incarnation,
+		Generation: used + 1,
+	}.on(s.Copy), nil
 }
 
 // on is the move on another base. The hosts of the base are the electorate, and the base's policy says whether they must agree.

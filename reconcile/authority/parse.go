@@ -96,6 +96,39 @@ func (h Head) bad() bool {
 		h.Authority != "" && !nameForm.MatchString(string(h.Authority))
 }
 
+// ParseMove reads the record of a move from this host's disk.
+func ParseMove(data []byte) (Move, error) {
+	var m Move
+	if err := json.Unmarshal(data, &m); err != nil {
+		return Move{}, sayBadRecord(err.Error())
+	}
+	if bad := m.bad(); bad != "" {
+		return Move{}, sayBadRecord("its " + bad + " is missing or malformed")
+	}
+	return m, nil
+}
+
+func (m Move) bad() string {
+	switch m.Phase {
+	case PhaseClaiming, PhaseAbandoned:
+	case PhasePromoted, PhaseCopied:
+		if m.Promoted == nil || m.Promoted.bad() {
+			return "promoted"
+		}
+	default:
+		return "phase"
+	}
+	switch {
+	case m.Kind != KindEdit && m.Kind != KindMove && m.Kind != KindHeal:
+		return "kind"
+	case m.Self == "" || len(m.Electorate) == 0:
+		return "electorate"
+	case (m.Joins != nil) != (m.Kind == KindHeal):
+		return "joins"
+	}
+	return m.Claim().bad()
+}
+
 func parse(data []byte, into any) error {
 	if len(data) > maxMessage {
 		return sayTooLong

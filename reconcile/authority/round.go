@@ -48,11 +48,17 @@ type Outcome struct {
 	Release Claim          // of Stop and Again: what every host is asked to release, once; a host that cannot be reached keeps it
 }
 
+// silence is a host without an answer to this claim.
+type silence struct {
+	host  fleet.HostName
+	cause string
+}
+
 // round sums the replies up.
 type round struct {
 	granted  []fleet.HostName
 	refusals []Answer
-	missing  []fleet.HostName // that did not answer, or could not grant whatever the generation
+	missing  []silence
 	ceiling  fleet.Generation // the highest that is promised or held
 	highest  Answer           // whoever holds the highest registry
 	relation Relation         // of that one
@@ -64,7 +70,7 @@ func (m Move) sum(replies map[fleet.HostName]Reply) round {
 		rep := replies[h]
 		a := rep.Answer
 		if a == nil || a.Generation != m.Generation || a.Nonce != m.Nonce {
-			r.missing = append(r.missing, h)
+			r.missing = append(r.missing, silence{h, rep.Unreachable})
 			continue
 		}
 		r.ceiling = max(r.ceiling, a.Held.Generation)

@@ -1,6 +1,7 @@
 package authority
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -129,7 +130,11 @@ func sayPromised(host fleet.HostName, p *Promise) string {
 }
 
 func sayEnded(p *Promise) string {
-	return fmt.Sprintf("the claim of generation %d by %s was %s; claim a higher one", p.Generation, p.Mover, p.Ended)
+	ended := "has lapsed"
+	if p.Ended == Released {
+		ended = "was given back"
+	}
+	return fmt.Sprintf("the claim of generation %d by %s %s; claim a higher one", p.Generation, p.Mover, ended)
 }
 
 func sayKept(generation fleet.Generation, mover fleet.HostName) string {
@@ -157,8 +162,8 @@ func sayForkedBase(m Move, a Answer) string {
 
 func sayNoQuorum(m Move, r round) string {
 	var against []string
-	for _, h := range r.missing {
-		against = append(against, string(h)+" (no answer)")
+	for _, s := range r.missing {
+		against = append(against, fmt.Sprintf("%s (%s)", s.host, cmp.Or(s.cause, "not asked")))
 	}
 	for _, a := range r.refusals {
 		against = append(against, fmt.Sprintf("%s (%s)", a.Host, a.Sentence))
@@ -214,6 +219,10 @@ func sayBadMessage(what string, err error) error {
 
 func sayBadPart(what, part string) error {
 	return fmt.Errorf("cannot read the %s: its %s is missing or malformed", what, part)
+}
+
+func sayBadRecord(cause string) error {
+	return fmt.Errorf("cannot read the record of the move: %s (ask the other hosts with stado registry claim what they hold, then remove it)", cause)
 }
 
 func orNobody(h fleet.HostName) fleet.HostName {

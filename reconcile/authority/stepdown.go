@@ -17,7 +17,7 @@ type Duty string
 const (
 	DutyServe    Duty = "serve"
 	DutyAdopt    Duty = "adopt"     // a newer registry of the same history, which still names this host
-	DutyStepDown Duty = "step-down" // adopt a newer registry of the same history, which names another authority, and ask that one from now on
+	DutyStepDown Duty = "step-down" // adopt a newer registry of the same history, which names another authority, and ask that one from now on; stop answering as the authority at once, even while a promise keeps the registry away
 	DutyDispute  Duty = "dispute"   // serve reads, refuse writes: the histories have forked and a person joins them
 )
 

@@ -17,6 +17,7 @@ const (
 	DoCopy     Do = "copy"      // write it into this host's copy, through the fence; then [Move.Copied]
 	DoStore    Do = "store"     // push it, without force, into the store that this host reads, which may hold it already; then [Move.Stored]
 	DoHandOver Do = "hand-over" // push what this host holds to Hosts; then [Move.Handed] for each
+	DoMirror   Do = "mirror"    // the role moves through the authority: push the commit into the new authority's repository and wait until it holds it; then [Move.Handed]
 	DoFinish   Do = "finish"    // print [Move.Receipt]; the record of a move that was taken is removed
 )
 
@@ -38,7 +39,7 @@ const (
 // Step is what a move does next.
 type Step struct {
 	Do    Do
-	Hosts []fleet.HostName // of DoAsk and DoHandOver
+	Hosts []fleet.HostName // of DoAsk, DoHandOver and DoMirror
 	Point Point            // of the write that the step makes; empty when it makes none
 }
 
@@ -65,10 +66,13 @@ func (m Move) Next(asked []fleet.HostName, granted bool) Step {
 			left = append(left, h)
 		}
 	}
-	if left != nil {
-		return Step{Do: DoHandOver, Hosts: left}
+	switch {
+	case left == nil:
+		return Step{Do: DoFinish}
+	case m.Through:
+		return Step{Do: DoMirror, Hosts: left}
 	}
-	return Step{Do: DoFinish}
+	return Step{Do: DoHandOver, Hosts: left}
 }
 
 // Point is the name under which the record is written as it stands.
