@@ -227,5 +227,10 @@ func TestRejoin(t *testing.T) {
 		if floor, wanting := authority.Rejoin("a1", held(7), registry, answers); floor != nil || len(wanting) != 1 || wanting[0] != "m1" {
 			t.Errorf("when m1 %s: %+v, wanting %v", name, floor, wanting)
 		}
+	} // Where none is required this host may be the one that is behind for good; what the others hold bounds its promises all the same.
+	answers := all()
+	answers["m1"] = authority.Host{Name: "m1", Held: held(14)}.Report()
+	if floor, _ := authority.Rejoin("a1", held(7), copyOf(7, "", "a1", "m1", "m2").Registry, answers); floor == nil || floor.Generation != 14 {
+		t.Errorf("behind m1: %+v", floor)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"stado.internal/stado/fleet"
+	"stado.internal/stado/policies"
 	"stado.internal/stado/reconcile/authority"
 )
 
@@ -122,6 +123,16 @@ func (c *checker) lives(h *host, g grant) bool {
 	}
 	m := h.world.hosts[g.asker].record
 	return m != nil && m.Nonce == g.claim.Nonce && m.Generation == g.claim.Generation && m.Phase != authority.PhaseAbandoned
+}
+
+// judge asks the judges of every host whether a document may follow another.
+func (c *checker) judge(was, now *doc) {
+	if f := policies.Judge(
+		policies.Revision{Registry: was.snap.Registry, Digest: was.snap.Digest},
+		policies.Revision{Registry: now.snap.Registry, Digest: now.snap.Digest},
+	); f.Refuses() {
+		c.fail("(judge) %s after %s: %s", now, was, f[0])
+	}
 }
 
 func (c *checker) settle(h *host, now *doc) {

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"stado.internal/stado/fleet"
-	"stado.internal/stado/policies"
 	"stado.internal/stado/reconcile"
 	"stado.internal/stado/reconcile/authority"
 )
@@ -130,12 +129,8 @@ func (h *host) offer(d *doc, o authority.Owner, point authority.Point) (took boo
 		w.note("refused: promised")
 		return false
 	}
-	if h.held != nil && policies.Judge(
-		policies.Revision{Registry: h.held.snap.Registry, Digest: h.held.snap.Digest},
-		policies.Revision{Registry: d.snap.Registry, Digest: d.snap.Digest},
-	).Refuses() {
-		w.fail("(judge) %s is refused after %s", d, h.held)
-		return false
+	if h.held != nil {
+		w.judge(h.held, d)
 	}
 	return w.write(h, point, func() {
 		was := h.held

@@ -193,6 +193,9 @@ func (h *host) promote(m authority.Move) {
 		w.fail("(move) %s changes %+v to %+v", m.Kind, r.Directory, next.Directory)
 	}
 	d := w.commit(next, m.Claim().Owner(), parents...)
+	for _, p := range parents {
+		w.judge(p, d)
+	}
 	if h.keep(m.Promote(d.head())) {
 		h.made = d
 	}

@@ -220,6 +220,11 @@ func TestRebase(t *testing.T) {
 	if step := m.Next([]fleet.HostName{"new", "a1"}, false); step.Do != authority.DoAsk || !slices.Equal(step.Hosts, []fleet.HostName{"a2", "a3", "old"}) {
 		t.Errorf("asks %+v", step)
 	}
+	above := copyOf(8, fleet.QuorumMajority, "new", "a1")
+	next, out := m.Rebase(above).Settle(replies)
+	if out.Course != authority.Again || out.Refusal.Reason != authority.ReasonHolds || next.Generation != 9 || next.Base.Generation != 8 {
+		t.Errorf("on a base of the claimed generation: %+v, %+v", out, next)
+	}
 	names := naming(higher, fleet.Authority{Host: "new", Epoch: 4})
 	if _, out := m.Rebase(names).Settle(replies); out.Course != authority.Stop || out.Refusal.Reason != authority.ReasonAlready {
 		t.Errorf("on a base that names this host: %+v", out)

@@ -131,7 +131,7 @@ func (m Move) bad() string {
 
 func parse(data []byte, into any) error {
 	if len(data) > maxMessage {
-		return sayTooLong
+		return errTooLong
 	}
 	return json.Unmarshal(data, into)
 }

@@ -211,7 +211,7 @@ func sayPlanAnew(held Head) string {
 
 // Messages.
 
-var sayTooLong = errors.New("it is longer than 32 KiB")
+var errTooLong = errors.New("it is longer than 32 KiB")
 
 func sayBadMessage(what string, err error) error {
 	return fmt.Errorf("cannot read the %s: %w (both hosts must run a build that knows it)", what, err)

@@ -71,7 +71,7 @@ func TestSay(t *testing.T) {
 		sayPrefer(head, higher),
 		sayPlanAnew(head),
 		sayBadMessage("claim", errors.New("unexpected end of JSON input")).Error(),
-		fmt.Sprint(sayTooLong),
+		fmt.Sprint(errTooLong),
 		sayBadPart("answer", "nonce").Error(),
 		sayBadRecord("its phase is missing or malformed").Error(),
 		string(orNobody("")),
