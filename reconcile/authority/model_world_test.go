@@ -328,11 +328,11 @@ func (w *world) calm() {
 			return
 		}
 	}
-	state := ""
+	var state strings.Builder
 	for _, h := range w.hosts {
-		state += fmt.Sprintf("; %s holds %s, promised %+v, record %+v, repo %s", h.name, h.held, h.promised, h.record, h.repo)
+		fmt.Fprintf(&state, "; %s holds %s, promised %+v, record %+v, repo %s", h.name, h.held, h.promised, h.record, h.repo)
 	}
-	w.fail("(calm) the hosts do not agree%s", state)
+	w.fail("(calm) the hosts do not agree%s", state.String())
 }
 
 // edited lets the authority that stands write, so that a promise that nobody gives back has an end.

@@ -1,6 +1,7 @@
 package authority_test
 
 import (
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -195,9 +196,7 @@ func TestSettle(t *testing.T) {
 }
 
 func mergeReplies(a, b map[fleet.HostName]authority.Reply) map[fleet.HostName]authority.Reply {
-	for k, v := range b {
-		a[k] = v
-	}
+	maps.Copy(a, b)
 	return a
 }
 
