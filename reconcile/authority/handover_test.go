@@ -145,27 +145,26 @@ func TestPlanJoin(t *testing.T) {
 		kind     authority.JoinKind
 		stands   fleet.HostName
 		first    fleet.Generation // of the first parent
-		epoch    uint64
 		want     authority.Reason
 	}{
-		{"equal", ours, authority.Equal, "", authority.JoinNothing, "", 0, 0, ""},
-		{"theirs is behind", side(8, 3, "old"), authority.Behind, "", authority.JoinPush, "", 0, 0, ""},
-		{"ours is behind", side(10, 4, "new"), authority.Ahead, "", authority.JoinAdopt, "", 0, 0, ""},
-		{"they moved, we wrote", side(8, 4, "new"), authority.Forked, "", authority.JoinMerge, "new", 8, 4, ""},
-		{"we moved, they wrote", side(12, 2, "new"), authority.Forked, "", authority.JoinMerge, "old", 9, 3, ""},
-		{"nobody moved", side(10, 3, "old"), authority.Forked, "", authority.JoinMerge, "old", 10, 3, ""},
-		{"nobody moved, ours is higher", side(8, 3, "old"), authority.Forked, "", authority.JoinMerge, "old", 9, 3, ""},
-		{"both moved", side(9, 3, "new"), authority.Forked, "", "", "", 0, 0, authority.ReasonPrefer},
-		{"both moved, a stranger is preferred", side(9, 3, "new"), authority.Forked, "a1", "", "", 0, 0, authority.ReasonPrefer},
-		{"both moved, theirs is preferred", side(9, 3, "new"), authority.Forked, "new", authority.JoinMerge, "new", 9, 4, ""},
-		{"both moved, ours is preferred", side(9, 3, "new"), authority.Forked, "old", authority.JoinMerge, "old", 9, 4, ""},
-		{"it cannot be told", side(9, 3, "new"), authority.Unknown, "", "", "", 0, 0, authority.ReasonForked},
+		{"equal", ours, authority.Equal, "", authority.JoinNothing, "", 0, ""},
+		{"theirs is behind", side(8, 3, "old"), authority.Behind, "", authority.JoinPush, "", 0, ""},
+		{"ours is behind", side(10, 4, "new"), authority.Ahead, "", authority.JoinAdopt, "", 0, ""},
+		{"they moved, we wrote", side(8, 4, "new"), authority.Forked, "", authority.JoinMerge, "new", 8, ""},
+		{"we moved, they wrote", side(12, 2, "new"), authority.Forked, "", authority.JoinMerge, "old", 9, ""},
+		{"nobody moved", side(10, 3, "old"), authority.Forked, "", authority.JoinMerge, "old", 10, ""},
+		{"nobody moved, ours is higher", side(8, 3, "old"), authority.Forked, "", authority.JoinMerge, "old", 9, ""},
+		{"both moved", side(9, 3, "new"), authority.Forked, "", "", "", 0, authority.ReasonPrefer},
+		{"both moved, a stranger is preferred", side(9, 3, "new"), authority.Forked, "a1", "", "", 0, authority.ReasonPrefer},
+		{"both moved, theirs is preferred", side(8, 3, "new"), authority.Forked, "new", authority.JoinMerge, "new", 9, ""},
+		{"both moved, ours is preferred", side(8, 3, "new"), authority.Forked, "old", authority.JoinMerge, "old", 8, ""},
+		{"it cannot be told", side(9, 3, "new"), authority.Unknown, "", "", "", 0, authority.ReasonForked},
 	} {
 		j, err := authority.PlanJoin(ours, c.theirs, c.relation, c.prefer)
 		if got := reasonOf(t, err); got != c.want {
 			t.Errorf("%s: %v", c.name, err)
 		}
-		if j.Kind != c.kind || j.Authority != c.stands || j.Parents[0].Generation != c.first || j.Epoch != c.epoch {
+		if j.Kind != c.kind || j.Authority != c.stands || j.Parents[0].Generation != c.first {
 			t.Errorf("%s: %+v", c.name, j)
 		}
 		if j.Kind == authority.JoinMerge && (j.Generation <= max(ours.Generation, c.theirs.Generation) || j.Parents[0] == j.Parents[1]) {
@@ -201,6 +200,20 @@ func TestBeginWrites(t *testing.T) {
 	m, err = authority.BeginJoin(s, j, s.Copy)
 	if err != nil || m.Generation != 10 || *m.Joins != theirs || m.To != "old" || m.Epoch != 3 {
 		t.Errorf("a join: %+v, %v", m, err)
+	}
+	// Both have moved: the role moves once more, from the first parent's authority to the preferred one.
+	theirs.Epoch = 3
+	j, err = authority.PlanJoin(authority.HeadOf(s.Copy), theirs, authority.Forked, "old")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := naming(copyOf(9, fleet.QuorumMajority, "a1"), fleet.Authority{Host: "a1", Epoch: 3})
+	m, err = authority.BeginJoin(s, j, first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := m.Document(first.Registry, "/usr/bin/stado", "/srv/registry.git").Directory.Authority; a.Host != "old" || a.Epoch != 4 || m.Joins.Generation != 7 {
+		t.Errorf("a join that moves: %+v, %+v", a, m)
 	}
 	s.Copy = copyOf(8, fleet.QuorumMajority, "a1", "new")
 	if _, err := authority.BeginJoin(s, j, s.Copy); reasonOf(t, err) != authority.ReasonOvertaken {

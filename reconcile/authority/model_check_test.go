@@ -25,6 +25,7 @@ type doc struct {
 	history set // the commit itself and all its ancestors
 	line    set // those of them that it continues: itself and all before it, up to a join, which takes one side and hears the other
 	snap    *fleet.Snapshot
+	parent  *doc // the first one
 	owner   authority.Owner
 	holders uint64 // hosts that ever held it
 	settles uint64 // hosts that held it, or what continues it, and knew all that they had held
@@ -126,12 +127,23 @@ func (c *checker) lives(h *host, g grant) bool {
 }
 
 // judge asks the judges of every host whether a document may follow another.
-func (c *checker) judge(was, now *doc) {
+func (c *checker) judge(was, now *doc, gap policies.Gap) {
 	if f := policies.Judge(
-		policies.Revision{Registry: was.snap.Registry, Digest: was.snap.Digest},
-		policies.Revision{Registry: now.snap.Registry, Digest: now.snap.Digest},
+		policies.Revision{Registry: was.snap.Registry, Document: was.snap.Document, Digest: was.snap.Digest},
+		policies.Revision{Registry: now.snap.Registry, Document: now.snap.Document, Digest: now.snap.Digest, Gap: gap},
 	); f.Refuses() {
 		c.fail("(judge) %s after %s: %s", now, was, f[0])
+	}
+}
+
+// walked judges the way to a document as a host that holds another does: commit by commit along first parents, from where they descend
+// from what is held. Each was judged after its first parent when it was made; where the way begins at a join, it is judged once more.
+func (c *checker) walked(held, d *doc) {
+	for d.parent != held && d.parent != nil && d.parent.history.has(held.id) {
+		d = d.parent
+	}
+	if d.parent != held {
+		c.judge(held, d, policies.GapMerged)
 	}
 }
 

@@ -130,7 +130,7 @@ func (h *host) offer(d *doc, o authority.Owner, point authority.Point) (took boo
 		return false
 	}
 	if h.held != nil {
-		w.judge(h.held, d)
+		w.walked(h.held, d)
 	}
 	return w.write(h, point, func() {
 		was := h.held
@@ -219,12 +219,12 @@ func (h *host) edit() bool {
 	if w.rules.quorum == fleet.QuorumMajority && !w.rules.unclaimedEdit {
 		return h.begin(authority.BeginEdit(h.situation(h.name)))
 	}
-	next := *h.held.snap.Registry
+	next := w.changed(h.held.snap.Registry)
 	next.Directory.Generation++
 	if h.promised.Keeps(next.Directory.Generation, authority.Owner{Mover: h.name}) != nil {
 		return false
 	}
-	d := w.commit(&next, authority.Owner{Mover: h.name}, h.held)
+	d := w.commit(next, authority.Owner{Mover: h.name}, h.held)
 	if w.write(h, "", func() { h.repo = d }) {
 		h.offer(d, d.owner, "")
 	}

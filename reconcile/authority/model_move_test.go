@@ -189,13 +189,10 @@ func (h *host) promote(m authority.Move) {
 	if m.Joins != nil {
 		parents = append(parents, w.find(*m.Joins))
 	}
-	if authority.OnlyMoves(r, next) != (m.Kind == authority.KindMove) {
-		w.fail("(move) %s changes %+v to %+v", m.Kind, r.Directory, next.Directory)
+	if m.Kind == authority.KindEdit {
+		next = w.changed(next)
 	}
 	d := w.commit(next, m.Claim().Owner(), parents...)
-	for _, p := range parents {
-		w.judge(p, d)
-	}
 	if h.keep(m.Promote(d.head())) {
 		h.made = d
 	}

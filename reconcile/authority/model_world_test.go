@@ -1,11 +1,13 @@
 package authority_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
 	"stado.internal/stado/fleet"
+	"stado.internal/stado/policies"
 	"stado.internal/stado/reconcile/authority"
 )
 
@@ -65,21 +67,36 @@ func (w *world) token(prefix string) string {
 }
 
 func (w *world) commit(r *fleet.Registry, o authority.Owner, parents ...*doc) *doc {
+	raw, err := json.Marshal(r)
+	if err != nil {
+		panic(err)
+	}
 	d := &doc{id: len(w.docs), owner: o, snap: &fleet.Snapshot{
-		Commit: fmt.Sprintf("%040x", len(w.docs)), Digest: fmt.Sprintf("%064x", len(w.docs)), Registry: r,
+		Commit: fmt.Sprintf("%040x", len(w.docs)), Digest: fmt.Sprintf("%064x", len(w.docs)), Document: raw, Registry: r,
 	}}
 	d.history.add(d.id)
+	if len(parents) > 0 {
+		d.parent = parents[0]
+	}
 	if len(parents) == 1 {
 		d.line = parents[0].line
 	}
 	d.line.add(d.id)
-	for _, p := range parents {
+	for n, p := range parents {
+		w.judge(p, d, []policies.Gap{policies.GapNone, policies.GapMerged}[n])
 		for i := range d.history {
 			d.history[i] |= p.history[i]
 		}
 	}
 	w.docs = append(w.docs, d)
 	return d
+}
+
+// changed is a registry with a change by its authority.
+func (w *world) changed(r *fleet.Registry) *fleet.Registry {
+	next := *r
+	next.Directory.Services = map[fleet.ServiceName]fleet.Service{fleet.ServiceName(w.token("s")): {}}
+	return &next
 }
 
 func (w *world) find(h authority.Head) *doc {

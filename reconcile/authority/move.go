@@ -102,13 +102,14 @@ func BeginEdit(s Situation) (Move, error) {
 	case hostAuthority(s.Copy) != s.Self:
 		return Move{}, refuse(ReasonWrongHost, sayNotAuthority(s.Self, held))
 	}
+	s.To = s.Self
 	m, err := begin(s, KindEdit)
-	m.To, m.Through, m.Epoch = s.Self, true, held.Epoch
+	m.Through = true
 	return m, err
 }
 
-// BeginJoin begins the merge of two histories that [PlanJoin] planned, on the host whose role stands. first is the registry of the plan's
-// first parent; this host holds one of the two.
+// BeginJoin begins the merge of two histories that [PlanJoin] planned, on the host that is to be the authority of both. first is the registry
+// of the plan's first parent; this host holds one of the two.
 func BeginJoin(s Situation, j Join, first *fleet.Snapshot) (Move, error) {
 	held := HeadOf(s.Copy)
 	switch {
@@ -119,12 +120,16 @@ func BeginJoin(s Situation, j Join, first *fleet.Snapshot) (Move, error) {
 	case held != j.Parents[0] && held != j.Parents[1]:
 		return Move{}, refuse(ReasonOvertaken, sayPlanAnew(held))
 	}
+	s.To = s.Self
 	m, err := begin(s, KindHeal)
-	m.Through = hostAuthority(s.Copy) == s.Self
+	if err != nil {
+		return Move{}, err
+	}
 	m = m.on(first)
-	m.To, m.Joins, m.Epoch = s.Self, &j.Parents[1], j.Epoch
+	m.Through = hostAuthority(s.Copy) == s.Self
+	m.Joins = &j.Parents[1]
 	m.Generation = max(m.Generation, j.Generation)
-	return m, err
+	return m, nil
 }
 
 func begin(s Situation, kind Kind) (Move, error) {
@@ -147,11 +152,15 @@ func (m Move) on(base *fleet.Snapshot) Move {
 	m.Fenced = m.Base.Authority
 	m.Electorate = base.Registry.HostNames()
 	m.Required = base.Registry.Policies.Quorum == fleet.QuorumMajority
-	if m.Kind == KindMove {
-		m.Epoch = m.Base.Epoch + 1
+	m.Epoch = m.Base.Epoch
+	if m.moves() {
+		m.Epoch++
 	}
 	return m
 }
+
+// moves reports whether the document names another authority than its base.
+func (m Move) moves() bool { return m.Base.Authority != m.To }
 
 func registered(s *fleet.Snapshot, host fleet.HostName) bool {
 	_, ok := s.Registry.Hosts[host]
