@@ -6,8 +6,8 @@
 // rules, and their model (model_test.go) crashes hosts at each such write.
 //
 // A generation is a ballot. A host promises each to one claim only, and never takes a lower or equal document from anybody else while
-// the promise stands. With the quorum "majority", counted over all registered hosts, no generation has two documents; without it that
-// holds as long as the movers can reach one host in common.
+// the promise stands. With the quorum "majority", counted over all registered hosts, no generation has two documents, provided that the
+// authority claims its own changes as well ([BeginEdit]). Without it that holds as long as the movers can reach one host in common.
 package authority
 
 import (
