@@ -46,7 +46,7 @@ type Agent struct {
 	opt        Options
 	lock       *lock
 	store      *store.Store
-	source     *source.Git
+	sources    *sources
 	reconciler *reconcile.Reconciler
 	resolver   *resolver.Resolver
 	state      *status.Publisher[status.Resolver]
@@ -102,12 +102,9 @@ func (a *Agent) build() error {
 		return err
 	}
 	repository.CAFile, repository.CredentialFile = opt.Settings.CAFile, opt.Settings.CredentialFile
-	a.source = source.New(source.Options{
-		Store: filepath.Join(opt.Home, "registry.git"), Remote: repository, SSH: overSSH(opt.Settings), Runner: Child(opt.Child, opt.Settings.Evaluation),
-		Log: opt.Log, Fault: opt.Fault,
-	})
+	a.sources = newSources(a, repository)
 	a.reconciler = reconcile.New(reconcile.Options{
-		Store: a.store, Sources: reconcile.From(a.source), Authority: repository.Host(), Refresh: opt.Settings.Refresh, Interval: a.interval,
+		Store: a.store, Sources: a.sources.order, Authority: repository.Host(), Refresh: opt.Settings.Refresh, Interval: a.interval,
 		Adopt: a.adopt, Changed: func() { a.state.Touch() }, Log: opt.Log,
 	})
 	return nil
@@ -158,7 +155,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	parts.Go(func() error { return a.notify(ctx) })
 	a.state.Touch()
 	err = parts.Wait()
-	a.source.Close()
+	a.sources.close()
 	if errors.Is(err, context.Canceled) {
 		err = nil
 	}
