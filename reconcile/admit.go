@@ -33,6 +33,7 @@ type outcome struct {
 	observed string            // when final is nil: the descendant commit that carries the held document
 	refusal  *Refusal          // of the tip; what was refused before a later good commit does not stand
 	pending  bool              // the tip waits for its generation
+	kept     bool              // what would be held is kept away by a promise; what follows on it may not be
 }
 
 // walk takes the first-parent commits of an offer one by one, oldest first, each judged against the commit before it, so that a week of

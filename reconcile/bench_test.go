@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -161,6 +162,13 @@ func (b *bench) wantLog(want ...string) {
 		b.Errorf("log (-want +got):\n%s", diff)
 	}
 	b.log.list = nil
+}
+
+// logged reports whether a sentence is in the log.
+func (b *bench) logged(sentence string) bool {
+	b.log.mu.Lock()
+	defer b.log.mu.Unlock()
+	return slices.Contains(b.log.list, sentence)
 }
 
 // wantStatus compares phase, reason, attempt and the rules that stand, as one line.

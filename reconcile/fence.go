@@ -24,6 +24,7 @@ const (
 	RuleFork     = "STADO-FENCE-003"
 	RuleLeap     = "STADO-FENCE-004"
 	RulePending  = "STADO-FENCE-005"
+	RulePromised = "STADO-FENCE-006" // the generation is promised to another mover
 )
 
 // Rule is the stable id under which the verdict is reported, empty for those that admit or confirm.

@@ -37,7 +37,7 @@ func TestHandedOver(t *testing.T) {
 		next  string // cause of the next read, which this repository answers as before
 	}{
 		"unreachable": {func(r *repo) { r.err = errRefused }, "connection refused", "connection refused"},
-		"refused":     {func(r *repo) { r.tip = base.then("x").with(func(c *commit) { c.generation = 40 }) }, "service directory rollback rejected: generation 40 < 41", "service directory rollback rejected: generation 40 < 43"},
+		"refused":     {func(r *repo) { r.tip = base.then("x").with(func(c *commit) { c.generation = 40 }) }, "service directory rollback rejected: generation 40 < 43", "service directory rollback rejected: generation 40 < 43"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			loopTest(t, base, base, func(b *bench) {

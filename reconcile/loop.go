@@ -7,6 +7,7 @@ import (
 
 	"stado.internal/stado/fleet"
 	"stado.internal/stado/policies"
+	"stado.internal/stado/reconcile/authority"
 	"stado.internal/stado/reconcile/source"
 	"stado.internal/stado/reconcile/store"
 )
@@ -41,6 +42,8 @@ type loop struct {
 	pending  time.Time       // since when the tip waits for its generation
 	behind   trail           // of the last part of an offer that goes on
 	blockers map[string]bool // sentences of the store's blockers in the log
+	promise  authority.Promise
+	promised time.Time // when promise was first seen
 }
 
 // result is a read and what it amounts to against what was held when it ended.
@@ -127,6 +130,9 @@ func (l *loop) lookAt(ctx context.Context, src Source, restart bool, behind trai
 		return src.Policies(ctx, previous, next)
 	}}
 	out, err := w.admit(held, l.opts.Store.Snapshot(), offer, behind)
+	if err == nil {
+		out = promised(held.Promised, out, offer, w.now)
+	}
 	return result{offer: offer, held: held, out: out, trail: w.trail, err: err}
 }
 

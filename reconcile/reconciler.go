@@ -194,6 +194,7 @@ func (r *Reconciler) Run(ctx context.Context) error {
 
 // ask begins a read, which Run waits for.
 func (l *loop) ask(ctx context.Context) {
+	l.lookAtStore()
 	l.reading, l.counted, l.started = true, false, time.Now()
 	restart, behind := l.restart, l.behind
 	l.restart = false

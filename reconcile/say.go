@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"stado.internal/stado/fleet"
+	"stado.internal/stado/reconcile/authority"
 )
 
 // What the state "starting" waits on.
@@ -32,6 +33,10 @@ func sayRecovery(cause string, generation fleet.Generation) string {
 }
 
 func sayOther(source, cause string) string { return source + ", asked in its place: " + cause }
+
+func sayLapsed(p *authority.Promise) string {
+	return fmt.Sprintf("the promise of generation %d to host %s has lapsed: it was not used for %d refresh intervals", p.Generation, p.Mover, authority.LapseIntervals)
+}
 
 func sayHanded(cause string, generation fleet.Generation) string {
 	return fmt.Sprintf("stado resolver: the registry authority did not answer (%s); adopting the newer registry this host was handed, directory generation %d",

@@ -44,7 +44,7 @@ func (l *loop) settle(res result) (more bool) {
 	if res.err == nil && l.outdated(res) {
 		return true
 	}
-	if res.err == nil && res.offer.Partial && l.progress(res.offer) && l.hold(res.out, res.held) == nil {
+	if res.err == nil && res.offer.Partial && l.progress(res.offer) && (res.out.kept || l.hold(res.out, res.held) == nil) {
 		l.partly, l.behind = true, res.trail // nothing is served or reported before the last part has been seen
 		return true
 	}
@@ -91,7 +91,7 @@ func (l *loop) durable() *fleet.Snapshot {
 // earlier part of its offer, or a read that was cut short, may have been admitted. What a start finds in the store is for [loop.recover].
 func (l *loop) catchUp(s *fleet.Snapshot) {
 	switch {
-	case s == nil, l.served == nil && !l.partly:
+	case s == nil, l.served == nil && !l.partly, s.Provenance == fleet.ProvenanceHandedOver: // the last is for [loop.takeHanded]
 	case l.served != nil && s.Digest == l.served.Digest && s.Commit == l.served.Commit:
 	case l.served != nil && s.Generation() < l.served.Generation(): // the file of what is served was damaged since
 	default:

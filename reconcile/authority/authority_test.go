@@ -11,7 +11,6 @@ import (
 
 	"stado.internal/stado/fleet"
 	"stado.internal/stado/reconcile/authority"
-	"stado.internal/stado/reconcile/store"
 )
 
 // copyOf is a last-known-good copy of a fleet whose authority is old, with the hosts old and those that follow.
@@ -121,20 +120,5 @@ func TestHostOf(t *testing.T) {
 	}
 	if h := authority.HeadOf(nil); h != (authority.Head{}) {
 		t.Errorf("of nothing: %+v", h)
-	}
-}
-
-// TestPromiseOfStore: what the store keeps today is read as a promise.
-func TestPromiseOfStore(t *testing.T) {
-	kept, err := json.Marshal(store.Promise{Generation: 9, Mover: "new", Nonce: "n1"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var p authority.Promise
-	if err := json.Unmarshal(kept, &p); err != nil {
-		t.Fatal(err)
-	}
-	if want := (authority.Promise{Generation: 9, Mover: "new", Nonce: "n1"}); p != want {
-		t.Errorf("read %+v", p)
 	}
 }

@@ -33,7 +33,10 @@ type Verdict struct {
 }
 
 // A commit that removes the last host on purpose says so with the trailer `Stado-Allow: empty-fleet`.
+//
+// A document that was made under a claim carries the claim's nonce, so that whoever promised it knows it again.
 const (
+	TrailerNonce    = "Stado-Nonce"
 	TrailerAllow    = "Stado-Allow"
 	AllowEmptyFleet = "empty-fleet"
 )

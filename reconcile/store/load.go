@@ -119,6 +119,7 @@ func unwrapPath(err error) error {
 type state struct {
 	View
 	slot string // the file that Snapshot was read from; empty when there is none
+	lost bool   // there was an anchor once and there is none: what it promised is not known
 }
 
 // decide is the rule of what may be served and what is the fence. It is pure.
@@ -146,7 +147,7 @@ func (r reading) decide() state {
 		switch {
 		case st.Snapshot.Generation() > held.Generation:
 			st.Held = anchorOf(st.Snapshot, name)
-			st.Held.Promised, st.Held.Incarnation = held.Promised, held.Incarnation
+			st.Held.Promised, st.Held.Incarnation, st.Held.Recovering = held.Promised, held.Incarnation, held.Recovering
 		case st.Snapshot.Digest == held.Digest:
 			st.Snapshot = observed(st.Snapshot, held)
 		}
@@ -178,7 +179,10 @@ func (r reading) withoutAnchor() state {
 		st.block(r, RuleAnchor, sayAnchorDamaged(r, st))
 	case r.logged || !r.anchor.missing() || !r.slots[SlotA].missing() || !r.slots[SlotB].missing():
 		st.block(r, RuleNothing, sayNothingWhole(r, st))
+	default:
+		return st
 	}
+	st.lost, st.Held.Recovering = true, st.Held.Generation > 0
 	return st
 }
 

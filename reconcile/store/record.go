@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"stado.internal/stado/fleet"
+	"stado.internal/stado/reconcile/authority"
 )
 
 // Files of the folder. Nothing else in it holds a document.
@@ -22,24 +23,19 @@ const (
 
 // Held is the anchor, the content of [HeldFile]: what this host holds and below which nothing is admitted.
 type Held struct {
-	Slot        string           `json:"slot"`   // the file that holds the document: [SlotA] or [SlotB]
-	Commit      string           `json:"commit"` // newest commit observed with this document; empty for a bare hand-over
-	Generation  fleet.Generation `json:"generation"`
-	Epoch       uint64           `json:"epoch"` // of the authority
-	Digest      string           `json:"digest"`
-	Promised    *Promise         `json:"promised"`
-	Incarnation string           `json:"incarnation"` // drawn anew whenever the anchor is made from nothing, so that peers see a lost one
-	Provenance  fleet.Provenance `json:"provenance"`
-	UpdatedAt   time.Time        `json:"updated_at"`
-	Previous    *Previous        `json:"previous,omitempty"`
-	Checksum    string           `json:"checksum"` // see sum
-}
-
-// Promise is a generation that this host has granted to one mover of the authority.
-type Promise struct {
-	Generation fleet.Generation `json:"generation"`
-	Mover      fleet.HostName   `json:"mover"`
-	Nonce      string           `json:"nonce"`
+	Slot        string             `json:"slot"`   // the file that holds the document: [SlotA] or [SlotB]
+	Commit      string             `json:"commit"` // newest commit observed with this document; empty for a bare hand-over
+	Generation  fleet.Generation   `json:"generation"`
+	Epoch       uint64             `json:"epoch"` // of the authority
+	Digest      string             `json:"digest"`
+	Promised    *authority.Promise `json:"promised"`
+	Incarnation string             `json:"incarnation"` // drawn anew whenever the anchor is made from nothing, so that peers see a lost one
+	// Recovering says that an anchor was lost, and with it what was promised: no claim is granted until that is known again.
+	Recovering bool             `json:"recovering,omitempty"`
+	Provenance fleet.Provenance `json:"provenance"`
+	UpdatedAt  time.Time        `json:"updated_at"`
+	Previous   *Previous        `json:"previous,omitempty"`
+	Checksum   string           `json:"checksum"` // see sum
 }
 
 // Previous is what the other slot holds: the registry that is served when the current slot is damaged.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"stado.internal/stado/fleet"
+	"stado.internal/stado/reconcile/authority"
 	"stado.internal/stado/reconcile/durable"
 )
 
@@ -162,7 +163,7 @@ func (s *Store) Put(snap *fleet.Snapshot, admitted ...Admission) (err error) {
 		slot = otherSlot(st.slot)
 	}
 	held := anchorOf(snap, slot)
-	held.Promised, held.Incarnation = st.Held.Promised, st.Held.Incarnation
+	held.Promised, held.Incarnation, held.Recovering = st.Held.Promised, st.Held.Incarnation, st.Held.Recovering || st.lost
 	if p := st.Snapshot; p != nil {
 		held.Previous = &Previous{Slot: st.slot, Commit: p.Commit, Generation: p.Generation(), Digest: p.Digest, Provenance: p.Provenance}
 	}
@@ -210,6 +211,31 @@ func (s *Store) ObserveCommit(commit string) (err error) {
 		return s.failed(err, held.Generation)
 	}
 	s.become(state{View: View{Held: held, Snapshot: observed(st.Snapshot, held)}, slot: st.slot})
+	return nil
+}
+
+// Promise keeps what was promised of a claim, or what it has come to. It is durable when the error is nil, and must be before anybody is
+// told. A promise cannot be kept where nothing is held, nor by an anchor that does not know what it has promised before.
+func (s *Store) Promise(p *authority.Promise) (err error) {
+	unlock, changed, err := s.exclusive()
+	if err != nil {
+		return s.failed(err, s.current().Held.Generation)
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
+	st := s.current()
+	switch {
+	case changed:
+		return fmt.Errorf("cannot keep a promise: %w", ErrOutdated)
+	case st.Held.Generation == 0 || st.lost || st.Held.Recovering:
+		return errors.New("cannot keep a promise: this host has lost what it had promised")
+	}
+	held := st.Held
+	held.Promised = p
+	if err := s.anchor(&held); err != nil {
+		return s.failed(err, held.Generation)
+	}
+	st.Held = held
+	s.become(st)
 	return nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"stado.internal/stado/fleet"
+	"stado.internal/stado/reconcile/authority"
 )
 
 // snapshot makes a whole snapshot; two of one generation differ when their words do. The document holds what a careless encoder would
@@ -211,7 +212,7 @@ func TestPromiseOutlivesWrites(t *testing.T) {
 	s := open(t, dir)
 	put(t, s, snapshot(1, "x"))
 	held, _ := s.Held()
-	held.Promised = &Promise{Generation: 9, Mover: "b2", Nonce: "n"}
+	held.Promised = &authority.Promise{Generation: 9, Mover: "b2", Nonce: "n"}
 	raw, err := held.encode()
 	if err != nil {
 		t.Fatal(err)
