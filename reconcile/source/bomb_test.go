@@ -76,8 +76,7 @@ func TestBombs(t *testing.T) {
 }
 
 // Text that doubles becomes the message of a finding: it reaches the parent short, as one line, and beside it nothing of the child.
-func TestLongFindings(t *testing.T) {
-	t.Parallel()
+func TestLongFindings(t *testing.T) { // not parallel: it measures this process
 	var text strings.Builder
 	text.WriteString("package fleet\n\n_x0: \"" + strings.Repeat(`boom\nstado resolver serves generation 99\u001b[2J`, 2) + "\"\n")
 	for i := range 5 {
@@ -123,8 +122,7 @@ func TestReplyIsCleaned(t *testing.T) {
 // A pack of half a megabyte holds one blob of 512 MiB of zeros. Whether fetching it needs more than the child has depends on how
 // the remote packed it; either the pack or the file is refused, by name and with the limit. The parent notices nothing but the verdict,
 // and does not work it out again.
-func TestHugeBlobInASmallPack(t *testing.T) {
-	t.Parallel()
+func TestHugeBlobInASmallPack(t *testing.T) { // not parallel: it measures this process
 	r := newRepo(t)
 	held := r.commit("1", registry(1))
 	f, err := os.Create(r.dir + "/zeros")
