@@ -2,7 +2,6 @@ package policies
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 
 	"stado.internal/stado/fleet"
@@ -76,19 +75,14 @@ func hintDeprecated(f RetiredField) string {
 	return fmt.Sprintf("deprecated since %s; a later release refuses it", f.Since)
 }
 
-func sayRemovedHosts(gone []fleet.HostName, of, limit int) string {
-	return fmt.Sprintf("change limit: the change removes %d of %d hosts (%s): %s; at most %d%% may go at once", len(gone), of, percent(len(gone), of), some(gone), limit)
+func sayRemovedHosts(gone []fleet.HostName, p fleet.Portion) string {
+	return fmt.Sprintf("change limit: the change removes %d of %d hosts (%s): %s; at most %d%% may go at once", p.Count, p.Of, p.Percent(), some(gone), p.MaxPercent)
 }
 
-func sayChangedServices(other []fleet.ServiceName, of, limit int) string {
-	return fmt.Sprintf("change limit: the change alters or removes %d of %d services (%s): %s; at most %d%% may change at once", len(other), of, percent(len(other), of), some(other), limit)
+func sayChangedServices(other []fleet.ServiceName, p fleet.Portion) string {
+	return fmt.Sprintf("change limit: the change alters or removes %d of %d services (%s): %s; at most %d%% may change at once", p.Count, p.Of, p.Percent(), some(other), p.MaxPercent)
 }
 
 func hintLimit(field string) string {
 	return fmt.Sprintf("split it over several changes, or raise policies.change_limits.%s in a change before this one", field)
-}
-
-func percent(n, of int) string {
-	s := strconv.FormatFloat(float64(n)*100/float64(of), 'f', 2, 64)
-	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".") + "%"
 }

@@ -22,6 +22,9 @@ const (
 func (p Plan) Markdown() string {
 	var b strings.Builder
 	b.WriteString(Marker + "\n### stado plan: " + p.Summary() + "\n")
+	for _, l := range p.Limits {
+		b.WriteString("\n" + l.say() + "\n")
+	}
 	left := 0
 	for _, s := range p.sections() {
 		head := "\n" + s.heading() + tableHead

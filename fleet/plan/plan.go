@@ -38,6 +38,7 @@ type Field struct {
 // Plan is what changes from one document to another. Every list is sorted; one that is empty means that nothing of its kind changes.
 type Plan struct {
 	Generation Numbers   `json:"generation"`
+	Limits     []Limit   `json:"limits"`    // of the change limits that hold, those that the change uses up at least a part of
 	Authority  []Field   `json:"authority"` // fields of service_directory.authority
 	Settings   []Field   `json:"settings"`  // fields that belong to no host and no service
 	Services   []Service `json:"services"`
@@ -49,6 +50,24 @@ type Numbers struct {
 	Before fleet.Generation `json:"before"`
 	After  fleet.Generation `json:"after"`
 }
+
+// Limit is how much of a change limit, as it stood before the change, the change uses up.
+type Limit struct {
+	Kind       LimitKind `json:"kind"`
+	Count      int       `json:"count"` // of the things that there were
+	Of         int       `json:"of"`
+	MaxPercent int       `json:"max_percent"`
+	Exceeded   bool      `json:"exceeded"` // the change is refused
+}
+
+// LimitKind names a change limit.
+type LimitKind string
+
+// The change limits.
+const (
+	RemovedHosts    LimitKind = "removed_hosts"
+	ChangedServices LimitKind = "changed_services"
+)
 
 // Service is a service whose entry in the directory differs.
 type Service struct {
@@ -122,6 +141,7 @@ func Between(before, after []byte) (Plan, error) {
 	}
 	p := Plan{
 		Generation: Numbers{b.registry.Directory.Generation, a.registry.Directory.Generation},
+		Limits:     limits(b.registry, a.registry),
 		Authority:  fields(b.authority, a.authority),
 		Settings:   fields(b.settings, a.settings),
 		Services:   []Service{},
@@ -144,6 +164,25 @@ func Between(before, after []byte) (Plan, error) {
 	return p, nil
 }
 
+// limits measures what the judges of a change measure. That a fleet is emptied is for another rule.
+func limits(before, after *fleet.Registry) []Limit {
+	out := []Limit{}
+	if len(after.Hosts) == 0 {
+		return out
+	}
+	l := before.Policies.Limits()
+	for kind, p := range map[LimitKind]fleet.Portion{
+		RemovedHosts:    l.Removed(len(fleet.RemovedHosts(before, after)), len(before.Hosts)),
+		ChangedServices: l.Changed(len(fleet.ChangedServices(before, after)), len(before.Directory.Services)),
+	} {
+		if p.Limited && p.Count > 0 {
+			out = append(out, Limit{Kind: kind, Count: p.Count, Of: p.Of, MaxPercent: p.MaxPercent, Exceeded: p.Exceeds()})
+		}
+	}
+	slices.SortFunc(out, func(a, b Limit) int { return -cmp.Compare(a.Kind, b.Kind) }) // hosts first
+	return out
+}
+
 // Empty reports whether the two documents are the same registry.
 func (p Plan) Empty() bool {
 	return p.Generation.Before == p.Generation.After && len(p.Authority)+len(p.Settings)+len(p.Services)+len(p.Hosts) == 0
@@ -151,7 +190,7 @@ func (p Plan) Empty() bool {
 
 // For is the part of the plan that concerns one host: its own section, and the authority that it follows.
 func (p Plan) For(name fleet.HostName) Plan {
-	p.Settings, p.Services = []Field{}, []Service{}
+	p.Limits, p.Settings, p.Services = []Limit{}, []Field{}, []Service{}
 	p.Hosts = slices.DeleteFunc(slices.Clone(p.Hosts), func(h Host) bool { return h.Name != name })
 	return p
 }

@@ -183,6 +183,50 @@ host carme changed
 	}
 }
 
+// What the judges measure is told where a limit holds, by the limits that stood before the change.
+func TestLimits(t *testing.T) {
+	set := func(r *fleet.Registry, least, hosts, services int) {
+		r.Policies.ChangeLimits = &fleet.ChangeLimits{MaxRemovedHostsPct: hosts, MaxChangedServicesPct: services, MinSet: least}
+	}
+	edit := func(r *fleet.Registry) {
+		delete(r.Hosts, "borea")
+		service(r, "db", func(s *fleet.Service) { s.Protocol = fleet.ProtocolHTTP })
+		r.Directory.Services["wiki"] = fleet.Service{}
+		set(r, 1, 100, 100) // judges from the next change on
+	}
+	for name, tc := range map[string]struct {
+		before, after func(*fleet.Registry)
+		want          []string
+	}{
+		"small sets have none":    {nil, edit, nil},
+		"nothing is used up":      {func(r *fleet.Registry) { set(r, 2, 25, 50) }, func(r *fleet.Registry) { set(r, 2, 25, 50); r.Hosts["delos"] = fleet.Host{} }, nil},
+		"both":                    {func(r *fleet.Registry) { set(r, 2, 25, 50) }, edit, []string{"change limit: 1 of 3 hosts removed, 33.33%; at most 25%: refused", "change limit: 1 of 2 services altered or removed, 50%; at most 50%"}},
+		"one set is large enough": {func(r *fleet.Registry) { set(r, 3, 50, 50) }, edit, []string{"change limit: 1 of 3 hosts removed, 33.33%; at most 50%"}},
+		"an emptied fleet":        {func(r *fleet.Registry) { set(r, 2, 25, 50) }, func(r *fleet.Registry) { r.Hosts = nil }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, err := Between(compiled(t, tc.before), compiled(t, tc.after))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for form, text := range map[string]string{"text": p.Text(), "markdown": p.Markdown()} {
+				var got []string
+				for line := range strings.Lines(text) {
+					if strings.HasPrefix(line, "change limit: ") {
+						got = append(got, strings.TrimSuffix(line, "\n"))
+					}
+				}
+				if diff := cmp.Diff(tc.want, got); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", form, diff)
+				}
+			}
+			if len(p.Limits) != len(tc.want) || len(p.For("atlas").Limits) != 0 {
+				t.Errorf("limits %+v, for one host %+v", p.Limits, p.For("atlas").Limits)
+			}
+		})
+	}
+}
+
 // Fields that this version has no type for are told like all others: hosts and services are compared as they were compiled.
 func TestBetweenComparesUnknownFields(t *testing.T) {
 	p, err := Between([]byte(`{"service_directory":{"generation":1,"zones":{"z":1}},"hosts":{"a":{"relay":{"on":false}}},"trust":{"mode":"tip"}}`),

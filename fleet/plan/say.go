@@ -143,6 +143,9 @@ func (p Plan) Text() string {
 	if g := p.Generation; g.Before != g.After {
 		fmt.Fprintf(&b, "generation %d -> %d\n", g.Before, g.After)
 	}
+	for _, l := range p.Limits {
+		b.WriteString(l.say() + "\n")
+	}
 	for _, s := range p.sections() {
 		heading := s.kind
 		if s.name != "" {
@@ -207,6 +210,19 @@ func (p Plan) Summary() string {
 	}
 	return fmt.Sprintf("%s: %s, %s and %s on %s", sayGenerations(p.Generation.Before, p.Generation.After),
 		count(len(p.Services), "service"), count(adapters, "adapter"), count(routes, "route"), count(len(p.Hosts), "host"))
+}
+
+// say is one line of our own words, for both forms.
+func (l Limit) say() string {
+	what := "hosts removed"
+	if l.Kind == ChangedServices {
+		what = "services altered or removed"
+	}
+	line := fmt.Sprintf("change limit: %d of %d %s, %s; at most %d%%", l.Count, l.Of, what, fleet.Portion{Count: l.Count, Of: l.Of}.Percent(), l.MaxPercent)
+	if l.Exceeded {
+		line += ": refused"
+	}
+	return line
 }
 
 func sayGenerations(before, after fleet.Generation) string {
