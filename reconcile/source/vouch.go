@@ -26,6 +26,15 @@ type Question struct {
 	Trust   fleet.Trust `json:"trust"`
 }
 
+// within are the places of the question's first and last commit in the chain from Since to Tip.
+func (q Question) within(chain []string) (first, last int, _ error) {
+	first, last = slices.Index(chain, q.Commits[0]), slices.Index(chain, q.Commits[len(q.Commits)-1])
+	if first < 0 || last-first != len(q.Commits)-1 {
+		return 0, 0, fmt.Errorf("commit %s does not lie between %s and %s on the branch", q.Commits[0], q.Since, q.Tip)
+	}
+	return first, last, nil
+}
+
 // vouchRequest is a question about a store.
 type vouchRequest struct {
 	Store string `json:"store"`
@@ -49,9 +58,9 @@ func vouch(ctx context.Context, r vouchRequest) (vouchReply, error) {
 		}
 		chain = relation.Commits
 	}
-	first, last := slices.Index(chain, r.Commits[0]), slices.Index(chain, r.Commits[len(r.Commits)-1])
-	if first < 0 || last < first {
-		return vouchReply{}, failure(KindInternal, PhaseRead, "", "commit "+r.Commits[0]+" does not lie between "+r.Since+" and "+r.Tip)
+	first, last, err := r.within(chain)
+	if err != nil {
+		return vouchReply{}, failure(KindInternal, PhaseRead, "", err.Error())
 	}
 	n, refusal, err := signature.Vouch(ctx, storeHistory{st}, r.Trust, r.Since, chain, last+1, time.Now())
 	if err != nil {
