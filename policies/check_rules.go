@@ -3,6 +3,7 @@ package policies
 // The rules of what a registry declares beside hosts and services.
 const (
 	RuleSignerKey     = "STADO-TRUST-001"
+	RuleSignerUnread  = "STADO-TRUST-002"
 	RulePresenceTimes = "STADO-PRESENCE-001"
 	RulePresenceTTL   = "STADO-PRESENCE-002"
 	RulePresenceStore = "STADO-PRESENCE-003"
@@ -21,6 +22,7 @@ const (
 func nounRules() []Rule {
 	return []Rule{
 		{ID: RuleSignerKey, Title: "one key of two signers", Explanation: "A key belongs to one signer, so that one scope holds for what it signs."},
+		{ID: RuleSignerUnread, Title: "key that verifies nothing", Explanation: "A signer's key is one public SSH or PGP key, and strong enough that what it signs means something."},
 		{ID: RulePresenceTimes, Title: "thresholds in the wrong order", Explanation: "Two heartbeats are shorter than degraded_after, and that is shorter than offline_after, or healthy nodes would flap when one sign of life is late. A node is removed only after it was offline."},
 		{ID: RulePresenceTTL, Title: "entries expire between heartbeats", Explanation: "An entry outlives three heartbeats, and a second, or nodes of a living process would vanish from the store."},
 		{ID: RulePresenceStore, Title: "presence without a store", Explanation: "The driver nats names a server, or says which hosts embed one: nobody would find anybody."},

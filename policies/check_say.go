@@ -10,6 +10,12 @@ func sayOneKey(signer, other fleet.SignerName, where string) string {
 	return fmt.Sprintf("signer %s has the key of signer %s%s", signer, other, where)
 }
 
+func sayUnreadKey(signer fleet.SignerName, err error) string {
+	return fmt.Sprintf("the key of signer %s cannot verify anything: %v", signer, err)
+}
+
+const hintUnreadKey = "a signer without a good key signs nothing, and a fleet whose signers all have none is never changed again"
+
 const hintOneKey = "keep one of the two, with the scope that is meant"
 
 func sayThreshold(field string, t fleet.Threshold, than string) string {

@@ -3,13 +3,13 @@ package policies
 import (
 	"maps"
 	"slices"
-	"strings"
 
 	"stado.internal/stado/fleet"
+	"stado.internal/stado/fleet/keys"
 	"stado.internal/stado/schema"
 )
 
-// trust refuses one key under two names: which of their scopes counts would depend on who looks.
+// trust refuses keys that verify nothing, and one key under two names: which of their scopes counts would depend on who looks.
 func (k *checker) trust() {
 	if k.registry.Trust == nil {
 		return
@@ -17,12 +17,15 @@ func (k *checker) trust() {
 	at := func(name fleet.SignerName) string { return schema.FieldPath("trust", "signers", string(name), "key") }
 	owner := map[string]fleet.SignerName{}
 	for _, name := range slices.Sorted(maps.Keys(k.registry.Trust.Signers)) {
-		words := strings.Fields(k.registry.Trust.Signers[name].Key)
-		key := strings.Join(words[:min(2, len(words))], " ") // without the comment
-		if first, taken := owner[key]; taken {
+		key, err := keys.Parse(k.registry.Trust.Signers[name].Key)
+		if err != nil {
+			k.refuse(RuleSignerUnread, at(name), sayUnreadKey(name, err), hintUnreadKey)
+			continue
+		}
+		if first, taken := owner[key.Fingerprint]; taken {
 			k.refuse(RuleSignerKey, at(name), sayOneKey(name, first, seeAlso(k.at(at(first)))), hintOneKey)
 			continue
 		}
-		owner[key] = name
+		owner[key.Fingerprint] = name
 	}
 }

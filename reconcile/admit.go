@@ -6,6 +6,7 @@ import (
 
 	"stado.internal/stado/fleet"
 	"stado.internal/stado/policies"
+	"stado.internal/stado/reconcile/signature"
 	"stado.internal/stado/reconcile/source"
 	"stado.internal/stado/reconcile/store"
 )
@@ -34,21 +35,25 @@ type outcome struct {
 	refusal  *Refusal          // of the tip; what was refused before a later good commit does not stand
 	pending  bool              // the tip waits for its generation
 	kept     bool              // what would be held is kept away by a promise; what follows on it may not be
+	blocked  bool              // the refusal is for want of a signature, and holds for whatever of the offer is still to come
 }
 
 // walk takes the first-parent commits of an offer one by one, oldest first, each judged against the commit before it, so that a week of
 // changes is a week of small judgements. What was refused is left out: the next commit is judged against the last good one. It is pure
-// but for now, and for own, which asks a child.
+// but for now, and for own and vouch, which ask a child.
 type walk struct {
 	judge func(previous, next policies.Revision) fleet.Findings
 	// own applies the policies of the fleet's own that previous holds; nil when there is nobody to ask.
-	own      func(previous, next policies.Revision) (fleet.Findings, error)
+	own func(previous, next policies.Revision) (fleet.Findings, error)
+	// vouch asks a child which commits a trust vouches for, as [signature.Guard] does.
+	vouch    func(since string, commits []string, trust fleet.Trust) (int, *signature.Refusal, error)
 	now      time.Time
 	standing Standing
+	trust    *fleet.Trust // of the document that stands
 	trail    trail
 	wanted   bool // the store lacks the held document and takes it from whichever commit carries it
 	out      outcome
-	err      error // own could not be asked: nothing of the offer counts
+	err      error // a child could not be asked: nothing of the offer counts
 }
 
 // trail is where a walk is: what the next commit is judged against, which may be a change that still waits for its generation, and the
@@ -64,7 +69,7 @@ func (w *walk) admit(held store.Held, served *fleet.Snapshot, offer source.Offer
 	w.standing = Standing{Commit: held.Commit, Generation: held.Generation, Digest: held.Digest}
 	w.wanted = held.Generation > 0 && (served == nil || served.Digest != held.Digest)
 	if served != nil {
-		w.standing.Stamped = stamped(served.Registry)
+		w.standing.Stamped, w.trust = stamped(served.Registry), served.Registry.Trust
 	}
 	if len(offer.Steps) > 0 && behind.last != "" && behind.last == offer.Steps[0].Parent {
 		w.trail = behind
@@ -75,8 +80,13 @@ func (w *walk) admit(held store.Held, served *fleet.Snapshot, offer source.Offer
 		}
 		w.trail.last = w.trail.previous.Commit
 	}
-	for _, s := range offer.Steps {
-		if w.step(s, offer); w.err != nil {
+	guard := signature.Guard{Ask: w.vouch, Since: held.Commit, Commits: commits(offer.Steps)}
+	for i, s := range offer.Steps {
+		w.out.refusal, w.out.pending, w.out.blocked = nil, false, false
+		if s, ok := w.signed(&guard, i, s, offer); ok {
+			w.step(s, offer)
+		}
+		if w.err != nil {
 			return outcome{}, w.err
 		}
 		w.trail.last = s.Commit
@@ -84,8 +94,36 @@ func (w *walk) admit(held store.Held, served *fleet.Snapshot, offer source.Offer
 	return w.out, nil
 }
 
+// signed judges a step's signature before anything else of it: what a commit without one says, and what is said of it, is a stranger's
+// text. Of a commit that does not descend from the held one nothing can be admitted, so only that text is left out.
+func (w *walk) signed(guard *signature.Guard, i int, s source.Step, offer source.Offer) (source.Step, bool) {
+	if !offer.Descends && w.standing.Commit != "" {
+		if w.trust != nil && w.trust.Mode != fleet.TrustNone {
+			s.Findings = nil
+		}
+		return s, true
+	}
+	refusal, err := guard.Pass(i, w.trust)
+	if err != nil {
+		w.err = err
+	}
+	if refusal == nil {
+		return s, err == nil
+	}
+	w.refuseFindings(refusal.Commit, fleet.Findings{refusal.Finding()})
+	w.out.blocked = true
+	return s, false
+}
+
+func commits(steps []source.Step) []string {
+	ids := make([]string, len(steps))
+	for i, s := range steps {
+		ids[i] = s.Commit
+	}
+	return ids
+}
+
 func (w *walk) step(s source.Step, offer source.Offer) {
-	w.out.refusal, w.out.pending = nil, false
 	offered := Offered{Commit: s.Commit, Generation: s.Generation, Digest: s.Digest, Descends: offer.Descends, MergeBase: offer.MergeBase}
 	if len(s.Document) == 0 {
 		w.unreadable(s, offered)
@@ -180,6 +218,7 @@ func (w *walk) adopt(s source.Step, next policies.Revision) {
 		Provenance: fleet.ProvenanceFetched, Author: s.Author, Subject: s.Subject,
 	})
 	w.standing = Standing{Commit: s.Commit, Generation: s.Generation, Digest: s.Digest, Stamped: stamped(next.Registry)}
+	w.trust = next.Registry.Trust
 	w.trail.previous = next
 	w.wanted = false
 }
@@ -192,7 +231,7 @@ func (w *walk) confirm(s source.Step, next policies.Revision, kind Kind) {
 	switch {
 	case w.wanted:
 		w.out.final = w.snapshot(s, next.Registry)
-		w.standing.Stamped = stamped(next.Registry)
+		w.standing.Stamped, w.trust = stamped(next.Registry), next.Registry.Trust
 		w.wanted = false
 		if kind == Same { // an equal document of another history does not move the anchor
 			w.out.final.Commit = w.standing.Commit

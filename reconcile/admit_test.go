@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"stado.internal/stado/fleet"
+	"stado.internal/stado/reconcile/signature"
 	"stado.internal/stado/reconcile/source"
 	"stado.internal/stado/reconcile/store"
 )
@@ -28,7 +30,9 @@ func heldAt(c *commit) (store.Held, *fleet.Snapshot) {
 
 func admitted(held, tip *commit) outcome {
 	anchor, snapshot := heldAt(held)
-	w := walk{judge: judgeWord, now: time.Unix(1_700_000_000, 0)}
+	w := walk{judge: judgeWord, now: time.Unix(1_700_000_000, 0), vouch: func(since string, commits []string, trust fleet.Trust) (int, *signature.Refusal, error) {
+		return (&repo{tip: tip}).Vouch(context.Background(), source.Question{Since: since, Tip: tip.id, Commits: commits, Trust: trust})
+	}}
 	out, err := w.admit(anchor, snapshot, offer(tip, source.Anchor{Commit: anchor.Commit}), trail{})
 	if err != nil {
 		panic(err) // nobody is asked who could fail

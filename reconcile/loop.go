@@ -8,6 +8,7 @@ import (
 	"stado.internal/stado/fleet"
 	"stado.internal/stado/policies"
 	"stado.internal/stado/reconcile/authority"
+	"stado.internal/stado/reconcile/signature"
 	"stado.internal/stado/reconcile/source"
 	"stado.internal/stado/reconcile/store"
 )
@@ -119,7 +120,8 @@ func (l *loop) look(ctx context.Context, restart bool, behind trail) result {
 	return first
 }
 
-// lookAt reads one source and judges what it offers. It runs beside the loop, because policies of the fleet's own are asked in a child.
+// lookAt reads one source and judges what it offers. It runs beside the loop, because signatures and
+// policies of the fleet's own are judged in children.
 func (l *loop) lookAt(ctx context.Context, src Source, restart bool, behind trail) result {
 	offer, err := l.poll(ctx, src, restart)
 	if err != nil {
@@ -128,6 +130,8 @@ func (l *loop) lookAt(ctx context.Context, src Source, restart bool, behind trai
 	held, _ := l.opts.Store.Held()
 	w := walk{judge: l.judge, now: time.Now().UTC(), own: func(previous, next policies.Revision) (fleet.Findings, error) {
 		return src.Policies(ctx, previous, next)
+	}, vouch: func(since string, commits []string, trust fleet.Trust) (int, *signature.Refusal, error) {
+		return src.Vouch(ctx, source.Question{Since: since, Tip: offer.Tip, Commits: commits, Trust: trust})
 	}}
 	out, err := w.admit(held, l.opts.Store.Snapshot(), offer, behind)
 	if err == nil {

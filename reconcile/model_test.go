@@ -80,8 +80,8 @@ func (m *machine) commit(c *commit) {
 	m.commits[c.id] = c
 }
 
-// expect is the oracle: what a host that holds m.held holds after it saw m.tip.
-func (m *machine) expect() *commit {
+// expect is the oracle: what a host that holds m.held and has a document with a trust holds after it saw m.tip.
+func (m *machine) expect(trust *fleet.Trust) *commit {
 	if m.held == nil {
 		if m.tip.word == "bad" || m.tip.broken {
 			return nil
@@ -94,13 +94,36 @@ func (m *machine) expect() *commit {
 		return m.held
 	}
 	held := m.held
-	for _, c := range slices.Backward(chain[:at]) {
+	for i, c := range slices.Backward(chain[:at]) {
+		if !vouchedFor(chain[:i+1], trust) {
+			return held
+		}
 		good := !c.broken && c.word != "bad" && c.generation > held.generation && c.generation-held.generation <= fleet.MaxLeap
 		if good || !c.broken && c.generation == held.generation && c.digest() == held.digest() {
-			held = c
+			held, trust = c, c.trusts()
 		}
 	}
 	return held
+}
+
+// vouchedFor reports whether a trust vouches for the last of some commits that lead to the tip, newest first.
+func vouchedFor(chain []*commit, trust *fleet.Trust) bool {
+	if trust == nil || trust.Mode == fleet.TrustNone {
+		return true
+	}
+	signed := func(c *commit) bool { _, known := trust.Signers[fleet.SignerName(c.signer)]; return known }
+	if trust.Mode == fleet.TrustTip {
+		return slices.ContainsFunc(chain, signed)
+	}
+	return signed(chain[len(chain)-1])
+}
+
+// trust is that of the document that the store has.
+func (m *machine) trust() *fleet.Trust {
+	if s := m.store.Snapshot(); s != nil && m.commits[s.Commit] != nil {
+		return m.commits[s.Commit].trusts()
+	}
+	return nil
 }
 
 // poll reads and settles, whole or in parts.
@@ -108,13 +131,14 @@ func (m *machine) poll(t *rapid.T, part int) {
 	m.broken = false
 	src := &repo{tip: m.tip, part: part}
 	m.loop.opts.Sources = From(src)
+	trust := m.trust()
 	for more := true; more; {
 		res := m.loop.look(context.Background(), false, m.loop.behind)
 		m.loop.first, m.loop.started = false, time.Now()
 		more = m.loop.settle(res)
 	}
 	if !m.broken {
-		m.held = m.expect()
+		m.held = m.expect(trust)
 	}
 	m.checkHeld(t)
 }
@@ -165,19 +189,27 @@ func TestModel(t *testing.T) {
 		}
 		m := &machine{dir: dir, commits: map[string]*commit{}, digests: map[fleet.Generation]string{}}
 		stamped := rapid.Bool().Draw(t, "stamped")
-		m.commit(first(1, "base").with(func(c *commit) { c.stamped = stamped }))
+		trust := rapid.SampledFrom([]string{"", "tip ada", "chain ada", "tip ada ben"}).Draw(t, "trust")
+		m.commit(first(1, "base").with(func(c *commit) { c.stamped, c.trust = stamped, trust }))
 		m.boot(t)
 		n := 0
 		unique := func() string { n++; return string(rune('a'+n%26)) + time.Duration(n).String() }
+		signer := func(t *rapid.T) string {
+			return rapid.SampledFrom([]string{"ada", "ada", "ben", "eve", ""}).Draw(t, "signer")
+		}
 		t.Repeat(map[string]func(*rapid.T){
-			"":       m.check,
-			"good":   func(t *rapid.T) { m.commit(m.tip.then(unique())) },
-			"bad":    func(t *rapid.T) { m.commit(m.tip.then("bad")) },
+			"":     m.check,
+			"good": func(t *rapid.T) { m.commit(m.tip.then(unique()).by(signer(t))) },
+			"trust": func(t *rapid.T) {
+				to := rapid.SampledFrom([]string{"", "tip ada", "tip ben", "chain ada", "chain ada ben", "none ada"}).Draw(t, "to")
+				m.commit(m.tip.then(unique()).trusting(to).by(signer(t)))
+			},
+			"bad":    func(t *rapid.T) { m.commit(m.tip.then("bad").by(signer(t))) },
 			"broken": func(t *rapid.T) { m.commit(m.tip.then(unique()).with(func(c *commit) { c.broken = true })) },
-			"touch":  func(t *rapid.T) { m.commit(m.tip.touched()) },
+			"touch":  func(t *rapid.T) { m.commit(m.tip.touched().by(signer(t))) },
 			"regenerate": func(t *rapid.T) { // forgotten, lowered, or leapt
 				to := rapid.SampledFrom([]fleet.Generation{m.tip.generation, max(m.tip.generation, 2) - 1, m.tip.generation + 3, m.tip.generation + fleet.MaxLeap + 9}).Draw(t, "generation")
-				m.commit(m.tip.then(unique()).with(func(c *commit) { c.generation = to }))
+				m.commit(m.tip.then(unique()).with(func(c *commit) { c.generation = to }).by(signer(t)))
 			},
 			"rewind": func(t *rapid.T) {
 				chain := m.tip.chain()

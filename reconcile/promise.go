@@ -24,7 +24,7 @@ func promised(p *authority.Promise, out outcome, offer source.Offer, now time.Ti
 	if r == nil {
 		return out
 	}
-	return outcome{kept: true, refusal: &Refusal{Rule: RulePromised, Commit: s.Commit, Sentence: fleet.OneLine(r.Sentence, maxSentence), Since: now}}
+	return outcome{kept: true, blocked: out.blocked, refusal: &Refusal{Rule: RulePromised, Commit: s.Commit, Sentence: fleet.OneLine(r.Sentence, maxSentence), Since: now}}
 }
 
 // lookAtStore takes over what another process has written to the store, and ends a promise that nobody used: in a fleet without a quorum

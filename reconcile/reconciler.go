@@ -18,6 +18,7 @@ import (
 
 	"stado.internal/stado/fleet"
 	"stado.internal/stado/policies"
+	"stado.internal/stado/reconcile/signature"
 	"stado.internal/stado/reconcile/source"
 	"stado.internal/stado/reconcile/store"
 )
@@ -32,6 +33,9 @@ type Source interface {
 	Policies(ctx context.Context, previous, next policies.Revision) (fleet.Findings, error)
 	// String is where the source reads, for sentences.
 	String() string
+	// Vouch counts the first of the question's commits that its trust vouches for, and says why the next one is not when that is fewer
+	// than all. The error says that they could not be looked at.
+	Vouch(ctx context.Context, q source.Question) (int, *signature.Refusal, error)
 }
 
 // From is the order of sources that never changes, for [Options.Sources].

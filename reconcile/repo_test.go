@@ -28,11 +28,13 @@ type commit struct {
 	policies   bool // has policies of the fleet's own
 	unowned    bool // has the document and a finding about how it is written down
 	trailers   map[string]string
+	trust      string // "MODE NAME…": whose signatures the document asks for
+	signer     string // who signed the commit; empty: nobody
 }
 
 // then adds a commit with the next generation and another word.
 func (c *commit) then(word string) *commit {
-	next := &commit{parent: c, generation: c.generation + 1, word: word, stamped: c.stamped}
+	next := &commit{parent: c, generation: c.generation + 1, word: word, stamped: c.stamped, trust: c.trust}
 	return next.named()
 }
 
@@ -47,7 +49,8 @@ func (c *commit) named() *commit {
 	if c.parent != nil {
 		parent = c.parent.id
 	}
-	sum := sha256.Sum256(fmt.Append(nil, parent, c.generation, c.word, c.stamped, c.broken, c.empty, c.trailers, c.refresh, c.policies, c.unowned))
+	sum := sha256.Sum256(fmt.Append(nil, parent, c.generation, c.word, c.stamped, c.broken, c.empty, c.trailers, c.refresh, c.policies, c.unowned,
+		c.trust, c.signer))
 	c.id = hex.EncodeToString(sum[:20])
 	return c
 }
@@ -77,7 +80,7 @@ func (c *commit) document() []byte {
 		hosts = nil
 	}
 	raw, err := json.Marshal(map[string]any{
-		"hosts": hosts,
+		"hosts": hosts, "trust": c.trusts(),
 		"service_directory": map[string]any{
 			"generation": c.generation, "authority": map[string]any{"host": "a1", "repository": "/r", "command": "/usr/bin/stado"},
 		},
@@ -172,6 +175,9 @@ func (r *repo) Poll(ctx context.Context, held source.Anchor) (source.Offer, erro
 		return source.Offer{}, r.cut
 	}
 	o := offer(r.tip, held)
+	if held.Restart {
+		r.after = ""
+	}
 	if i := slices.IndexFunc(o.Steps, func(s source.Step) bool { return s.Commit == r.after }); i >= 0 {
 		o.Steps = o.Steps[i+1:]
 	}

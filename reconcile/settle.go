@@ -44,7 +44,8 @@ func (l *loop) settle(res result) (more bool) {
 	if res.err == nil && l.outdated(res) {
 		return true
 	}
-	if res.err == nil && res.offer.Partial && l.progress(res.offer) && (res.out.kept || l.hold(res.out, res.held) == nil) {
+	blocked := res.err == nil && res.offer.Partial && res.out.blocked
+	if res.err == nil && res.offer.Partial && !blocked && l.progress(res.offer) && (res.out.kept || l.hold(res.out, res.held) == nil) {
 		l.partly, l.behind = true, res.trail // nothing is served or reported before the last part has been seen
 		return true
 	}
@@ -56,6 +57,7 @@ func (l *loop) settle(res result) (more bool) {
 	if res.err == nil {
 		l.behind = trail{}
 		l.offered(res)
+		l.restart = l.restart || blocked // a signature on top may vouch for what is stepped over now
 	} else {
 		l.failed(res.err)
 	}

@@ -30,12 +30,14 @@ Exit status: 0 done, 1 refused (nothing is changed), 2 usage, 69 the remote does
 type changing struct {
 	repository, remote   string
 	push, dryRun, asJSON bool
+	sign                 bool
 }
 
 func (f *changing) flags(c *cobra.Command) {
 	c.Flags().StringVar(&f.repository, "repository", ".", "the registry repository to change, bare or with a work tree")
 	c.Flags().BoolVar(&f.push, "push", false, "push the commit to the remote's branch, by compare-and-swap")
 	c.Flags().StringVar(&f.remote, "remote", "", "the remote to push to (default: the branch's own, else origin)")
+	c.Flags().BoolVar(&f.sign, "sign", false, "sign the commit as git is configured to (default: when commit.gpgsign says so)")
 	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "print the difference and change nothing")
 	c.Flags().BoolVar(&f.asJSON, "json", false, "print the receipt as JSON")
 }
@@ -74,7 +76,7 @@ func (a *app) applyWith(c *cobra.Command, f changing, o change.Options, edit cha
 	if err != nil {
 		return change.Outcome{}, refused(err)
 	}
-	o.Dir, o.Evaluator, o.Push, o.Remote, o.DryRun = f.repository, evaluator, f.push, f.remote, f.dryRun
+	o.Dir, o.Evaluator, o.Push, o.Remote, o.DryRun, o.Sign = f.repository, evaluator, f.push, f.remote, f.dryRun, f.sign
 	out, err := change.Apply(c.Context(), o, edit)
 	return out, changeExit(err)
 }

@@ -14,6 +14,7 @@ import (
 	"stado.internal/stado/agent/config"
 	"stado.internal/stado/fleet"
 	"stado.internal/stado/policies"
+	"stado.internal/stado/reconcile/signature"
 	"stado.internal/stado/reconcile/source"
 )
 
@@ -35,8 +36,8 @@ func newHookPreReceive(a *app) *cobra.Command {
 branches and tags pass.
 
 The branch may be neither deleted nor rewound. Its new first-parent commits are judged in order, each against the last one that was
-admitted, exactly as agents will do it: the push is refused when its last commit is refused, and a commit on the way that agents will
-step over is named. At most 100 commits come in one push.
+admitted, exactly as agents will do it, by signature where the registry asks for that: the push is refused when its last commit is
+refused, and a commit on the way that agents will step over is named. At most 100 commits come in one push.
 
 Commits are read through git itself, which shows its hooks what a push brings before anybody else can see it.
 
@@ -141,7 +142,19 @@ func (r receiver) judge(ctx context.Context, u update) error {
 // agents end at.
 func (r receiver) walk(ctx context.Context, held source.Verdict, chain []string) error {
 	start := held.Commit
+	guard := r.guard(ctx, start, chain)
+	trust, err := trustOf(held)
+	if err != nil {
+		return err
+	}
 	for i, commit := range chain {
+		refusal, err := guard.Pass(i, trust)
+		if err != nil {
+			return err
+		}
+		if refusal != nil { // and so is all that follows
+			return r.refuse(refusal.Commit, fleet.Findings{refusal.Finding()})
+		}
 		next, findings, err := r.step(ctx, held, commit, held.Commit == start)
 		if err != nil {
 			return err
@@ -151,19 +164,52 @@ func (r receiver) walk(ctx context.Context, held source.Verdict, chain []string)
 			fmt.Fprintf(r.app.stderr, "note: agents will step over %.12s, which is refused by %s\n", commit, firstRule(findings))
 		}
 		if !findings.Refuses() {
+			if trust, err = trustAfter(held, next, trust); err != nil {
+				return err
+			}
 			held = next
 		}
-		if !last {
-			continue
-		}
-		if err := r.app.tellFindings(findings); err != nil {
-			return err
-		}
-		if findings.Refuses() {
-			return fmt.Errorf("refused: %.12s, %d finding(s) (correct them, commit, and push again)", commit, len(findings))
+		switch {
+		case last && findings.Refuses():
+			return r.refuse(commit, findings)
+		case last:
+			return r.app.tellFindings(findings)
 		}
 	}
 	return nil
+}
+
+func (r receiver) refuse(commit string, findings fleet.Findings) error {
+	if err := r.app.tellFindings(findings); err != nil {
+		return err
+	}
+	return fmt.Errorf("refused: %.12s, %d finding(s) (correct them, commit, and push again)", commit, len(findings))
+}
+
+// guard judges signatures as agents do. The push of a new branch has nothing to be judged by.
+func (r receiver) guard(ctx context.Context, since string, chain []string) *signature.Guard {
+	return &signature.Guard{
+		Since: since, Commits: chain,
+		Ask: func(since string, commits []string, trust fleet.Trust) (int, *signature.Refusal, error) {
+			return r.repository.Vouch(ctx, source.Question{Since: since, Tip: chain[len(chain)-1], Commits: commits, Trust: trust})
+		},
+	}
+}
+
+// trustAfter is the trust in force after a commit passed: its document's, when that has a higher generation, so that hosts hold it.
+func trustAfter(held, next source.Verdict, trust *fleet.Trust) (*fleet.Trust, error) {
+	if held.Document == nil {
+		return trustOf(next)
+	}
+	now, err := fleet.Decode(next.Document)
+	if err != nil {
+		return trust, err
+	}
+	before, err := fleet.Decode(held.Document)
+	if err != nil || now.Directory.Generation <= before.Directory.Generation {
+		return trust, err
+	}
+	return trustOf(next)
 }
 
 // step judges one commit. settled says that the repository holds the one before it; what a push only brings can be read by git alone, and

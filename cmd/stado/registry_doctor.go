@@ -36,7 +36,8 @@ func newRegistryDoctor(a *app) *cobra.Command {
 		Short: "Look for mistakes that are no reason to refuse a registry",
 		Long: `Examine the files of the registry repository DIR (default: this directory) for what agents admit and is still most likely a mistake:
 endpoints that are listeners of their own host, hosts without an SSH destination that routes lead to, routes that lead to such hosts only,
-consumers without an adapter, endpoints that are never used, and a vendored schema of another version. Nothing is contacted.
+consumers without an adapter, endpoints that are never used, a vendored schema of another version, and, where the registry asks for
+signatures, a newest commit of the branch that hosts which hold the one before it would refuse. Nothing is contacted.
 
 Exit status: 0 nothing found; 1 findings (on stdout), or a registry that is refused; 2 usage.`,
 		Example: "  stado registry doctor\n  stado registry doctor fleet --json",
@@ -64,6 +65,12 @@ Exit status: 0 nothing found; 1 findings (on stdout), or a registry that is refu
 			if err != nil {
 				return refused(err)
 			}
+			unsigned, err := doctorSignature(c.Context(), dir, limits)
+			if err != nil {
+				return refused(err)
+			}
+			answer.Findings = append(answer.Findings, unsigned...)
+			answer.OK = len(answer.Findings) == 0
 			return a.answerDoctor(answer, asJSON)
 		},
 	}
@@ -106,7 +113,6 @@ func examine(dir string, document []byte) (doctorAnswer, error) {
 		}
 		answer.Findings = append(answer.Findings, f)
 	}
-	answer.OK = len(answer.Findings) == 0
 	return answer, nil
 }
 

@@ -63,6 +63,7 @@ the receipt says which.`,
 	c.Flags().StringVar(&f.token, "if-generation", "", "the version of the store that the document replaces: a full commit id")
 	c.Flags().BoolVar(&f.force, "force", false, "take a document that lacks a top-level key of the current one")
 	c.Flags().BoolVar(&f.allowEmpty, "allow-empty-fleet", false, "take a document without hosts")
+	c.Flags().BoolVar(&f.sign, "sign", false, "sign the commit as git is configured to (default: when commit.gpgsign says so)")
 	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "print the difference and change nothing")
 	c.Flags().BoolVar(&f.asJSON, "json", false, "print the receipt as JSON")
 	return c

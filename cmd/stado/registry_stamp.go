@@ -14,7 +14,7 @@ import (
 )
 
 func newRegistryStamp(a *app) *cobra.Command {
-	var push, asJSON bool
+	var push, sign, asJSON bool
 	var remote, branch string
 	var limits config.Evaluation
 	c := &cobra.Command{
@@ -26,7 +26,8 @@ that changes nothing but the number. Otherwise there is nothing to stamp.
 
 With --push the branch at the remote is stamped, whatever is here: its tip is fetched, and the commit is pushed without force. When
 somebody else was faster the new tip is looked at, up to 8 times. The work tree follows when it stands on the stamped commit. Run this
-from one job after each merge; running it twice, or in two places at once, does no harm. Commits are signed if commit.gpgsign says so.
+from one job after each merge; running it twice, or in two places at once, does no harm. The commit is signed with --sign, or if
+commit.gpgsign says so.
 
 Exit status: 0 stamped, or nothing to stamp; 1 refused; 2 usage; 69 the remote cannot be reached; 75 lost the race every time.`,
 		Example: "  stado registry stamp\n  stado registry stamp --push\n  stado registry stamp --push --remote origin --branch main --json",
@@ -50,6 +51,7 @@ Exit status: 0 stamped, or nothing to stamp; 1 refused; 2 usage; 69 the remote c
 			if err != nil {
 				return refused(err)
 			}
+			s.sign = sign
 			if s.push = push; push {
 				if s.remote, s.branch, err = s.repo.upstream(c.Context(), remote, branch); err != nil {
 					return refused(err)
@@ -60,6 +62,7 @@ Exit status: 0 stamped, or nothing to stamp; 1 refused; 2 usage; 69 the remote c
 	}
 	f := c.Flags()
 	f.BoolVar(&push, "push", false, "stamp the branch at the remote")
+	f.BoolVar(&sign, "sign", false, "sign the commit as git is configured to (default: when commit.gpgsign says so)")
 	f.StringVar(&remote, "remote", "", "remote to push to (default: the one of the current branch, else origin)")
 	f.StringVar(&branch, "branch", "", "branch to stamp (default: the one that the current branch follows)")
 	f.BoolVar(&asJSON, "json", false, "print the answer as JSON")

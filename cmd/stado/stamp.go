@@ -25,7 +25,7 @@ type stamper struct {
 	dir            string // the registry: the top of the repository, or below it
 	path           string // of generation.cue inside the repository
 	remote, branch string
-	push           bool
+	push, sign     bool
 	log            *slog.Logger
 }
 
@@ -215,7 +215,7 @@ func (s stamper) commit(ctx context.Context, base string, text []byte, message s
 		return "", err
 	}
 	args := []string{"commit-tree", trimmed(tree), "-p", base, "-F", "-"}
-	if sign, err := s.repo.run(ctx, "config", "--type=bool", "--get", "commit.gpgsign"); err == nil && sign == "true" {
+	if sign, err := s.repo.run(ctx, "config", "--type=bool", "--get", "commit.gpgsign"); s.sign || err == nil && sign == "true" {
 		args = append(args, "-S") // what git commit does of itself
 	}
 	out, err := s.repo.exec(ctx, gitCall{stdin: []byte(message), args: args})

@@ -25,7 +25,8 @@ child process under limits. With --base the change from that revision is judged 
 
 --staged judges what a commit made now would hold: the index, not the work tree; the change is from HEAD unless --base names another
 revision. --ref judges a revision; the change is from its first parent unless --base names another one, so that on the result of a
-merge it is what the merge brings to the branch.
+merge it is what the merge brings to the branch. Where the registry before the change asks for signatures, those of the revision are
+judged as well; with --trial-merge, for a merge that a forge makes only to test it and then makes anew, they are a warning.
 
 Findings are lines of text, or with --format: json; github, workflow commands within what GitHub shows of a step, with the rest in the
 log and in the file that GITHUB_STEP_SUMMARY names; gitlab, a Code Quality report; sarif, SARIF 2.1.0. Paths in the last three start
@@ -60,7 +61,9 @@ Exit status: 0 admitted, 1 refused (findings on stdout), 2 usage.`,
 	f.StringVar(&v.base, "base", "", "revision that the change starts from, such as origin/main or HEAD")
 	f.BoolVar(&v.staged, "staged", false, "judge the index instead of the work tree")
 	f.StringVar(&v.ref, "ref", "", "judge this revision instead of the work tree")
+	f.BoolVar(&v.trial, "trial-merge", false, "the revision is a trial merge: what its signature lacks is a warning")
 	c.MarkFlagsMutuallyExclusive("staged", "ref")
+	c.MarkFlagsMutuallyExclusive("staged", "trial-merge")
 	f.StringVar(&format, "format", formatText, "form of the findings: "+strings.Join(formats(), ", "))
 	f.BoolVar(&asJSON, "json", false, "the same as --format json")
 	evaluationFlags(c, &limits)

@@ -8,6 +8,7 @@ import (
 
 	"stado.internal/stado/fleet/report"
 	"stado.internal/stado/policies"
+	"stado.internal/stado/reconcile/signature"
 	"stado.internal/stado/reconcile/source"
 )
 
@@ -108,6 +109,9 @@ func explainedRules() []report.Rule {
 		out = append(out, report.Rule(r))
 	}
 	for _, r := range source.Rules() {
+		out = append(out, report.Rule(r))
+	}
+	for _, r := range signature.Rules() {
 		out = append(out, report.Rule(r))
 	}
 	return append(out,

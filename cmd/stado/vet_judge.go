@@ -34,6 +34,7 @@ type vetter struct {
 	evaluator      source.Evaluator
 	dir, base, ref string
 	staged         bool
+	trial          bool // the commit is a merge that somebody else makes anew
 }
 
 func (v vetter) judge(ctx context.Context) (vetAnswer, error) {
@@ -115,6 +116,11 @@ func (v vetter) change(ctx context.Context, answer *vetAnswer, next source.Verdi
 		}
 	}
 	answer.Findings = policies.Together(answer.Findings, findings)
+	unsigned, err := v.signatureFinding(ctx, base, next)
+	if err != nil {
+		return fmt.Errorf("cannot judge the signatures since %s: %w", rev, err)
+	}
+	answer.Findings = append(answer.Findings, unsigned...)
 	return nil
 }
 

@@ -29,6 +29,8 @@ const (
 	// DriftedSchema is a file of the vendored schema that is not the one of this version. [Examine] never finds it: the schema is not
 	// part of the document.
 	DriftedSchema Kind = "drifted-schema"
+	// RefusedSignature is a newest commit that hosts will not admit by its signature. [Examine] never finds it either.
+	RefusedSignature Kind = "refused-signature"
 )
 
 // Finding is one thing to look at.

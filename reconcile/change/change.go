@@ -32,6 +32,7 @@ type Options struct {
 	Push   bool
 	Remote string // the name of the remote; empty for the branch's own, else origin
 	DryRun bool
+	Sign   bool // sign the commit with git's own configuration, also when that does not ask for it (commit.gpgsign)
 	// Once makes a push that loses the race a conflict at once: the edit is not to be made on what won.
 	Once bool
 	// Expect, when set, is the commit that the change must be made on.
@@ -159,7 +160,7 @@ func (o Options) attempt(ctx context.Context, r *repository, t target, edit Edit
 		return out, nil
 	}
 	message := d.message(out.Generation, o.AllowEmptyFleet && len(next.Hosts) == 0)
-	if out.Commit, err = r.write(ctx, t.base, filepath.Join(scratch, "index"), message, files); err != nil {
+	if out.Commit, err = r.write(ctx, t.base, filepath.Join(scratch, "index"), message, files, o.Sign); err != nil {
 		return Outcome{}, err
 	}
 	return o.land(ctx, r, t, out)

@@ -176,7 +176,7 @@ func (r *repository) dirty(ctx context.Context, paths []string) error {
 }
 
 // write makes a commit object of changed files; no branch names it yet. A nil file is one that goes.
-func (r *repository) write(ctx context.Context, base, index, message string, files map[string][]byte) (string, error) {
+func (r *repository) write(ctx context.Context, base, index, message string, files map[string][]byte, sign bool) (string, error) {
 	staged := runner{dir: r.dir, env: []string{"GIT_INDEX_FILE=" + index}}
 	if _, err := staged.run(ctx, nil, "read-tree", base); err != nil {
 		return "", err
@@ -202,7 +202,7 @@ func (r *repository) write(ctx context.Context, base, index, message string, fil
 		return "", err
 	}
 	args := []string{"commit-tree", tree, "-p", base}
-	if r.says(ctx, "config", "--type=bool", "commit.gpgsign") == "true" {
+	if sign || r.says(ctx, "config", "--type=bool", "commit.gpgsign") == "true" {
 		args = append(args, "-S")
 	}
 	id, err := r.run(ctx, []byte(message), args...)

@@ -27,6 +27,7 @@ type Git struct {
 	resume   resume                    // where the next offer goes on
 	verdicts map[string]verdict        // of the commits of the last offer, by commit
 	changes  map[change]fleet.Findings // what policies of the fleet's own said, of at most maxSteps changes
+	vouched  *vouched                  // the last answer about signatures; nil when there is none to keep
 	retry    int                       // polls until what is not final is judged again; 0: everything is final
 	hopeless *hopeless                 // nil when there is none
 	packs    int                       // of the store, when last written

@@ -180,9 +180,7 @@ const maxPath = 64 << 10
 func (r Repository) list(ctx context.Context, parse func(meta []string) (entry, bool), args ...string) ([]entry, error) {
 	var out []entry
 	err := r.stream(ctx, nil, func(stdout io.Reader) error {
-		lines := bufio.NewScanner(stdout)
-		lines.Buffer(nil, maxPath)
-		lines.Split(splitNUL)
+		lines := nulScanner(stdout)
 		for lines.Scan() {
 			meta, path, ok := strings.Cut(lines.Text(), "\t")
 			e, known := parse(strings.Fields(meta))
@@ -197,6 +195,14 @@ func (r Repository) list(ctx context.Context, parse func(meta []string) (entry, 
 		return lines.Err()
 	}, args...)
 	return out, err
+}
+
+// nulScanner takes apart what git ends with NUL bytes.
+func nulScanner(r io.Reader) *bufio.Scanner {
+	s := bufio.NewScanner(r)
+	s.Buffer(nil, maxPath)
+	s.Split(splitNUL)
+	return s
 }
 
 func splitNUL(data []byte, atEOF bool) (advance int, token []byte, err error) {

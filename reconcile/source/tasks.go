@@ -21,6 +21,7 @@ const (
 	taskFiles    = "source.files"
 	taskTrace    = "source.trace"
 	taskBundle   = "source.bundle"
+	taskVouch    = "source.vouch"
 )
 
 // Tasks are what the child can do for this package; the hidden verb of the command line gives them to [sandbox.Serve].
@@ -41,6 +42,9 @@ func Tasks() map[string]sandbox.Task {
 		taskFiles:    task(givenFiles),
 		taskTrace:    task(trace),
 		taskBundle:   task(bundle),
+		taskVouch: task(func(ctx context.Context, r vouchRequest, _ func(sandbox.Progress)) (vouchReply, error) {
+			return vouch(ctx, r)
+		}),
 	}
 }
 
