@@ -86,7 +86,7 @@ func constraints() []constraint {
 		{"edges * selection tolerance", []string{RuleDuration}},
 		{"gateway listen", []string{RuleBindAddress}},
 		{"gateway header_timeout", []string{RuleDuration}},
-		{"trust signers * key", []string{RuleSignerKey}},
+		{"trust signers * key", []string{RuleSignerKey, RuleSignerUnread}},
 		{"presence nats cluster *", []string{RulePresenceStore, RuleUnknownHost}},
 	}
 	for _, of := range []string{"presence ", "hosts * presence "} { // the fleet's settings, and a host's own
