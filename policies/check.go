@@ -19,7 +19,7 @@ func Check(c schema.Compiled) fleet.Findings {
 	if c.Registry == nil {
 		return nil
 	}
-	k := checker{registry: c.Registry, positions: c.Positions}
+	k := checker{registry: c.Registry, at: c.At}
 	k.authority()
 	k.trust()
 	k.presence()
@@ -35,13 +35,10 @@ func Check(c schema.Compiled) fleet.Findings {
 }
 
 type checker struct {
-	registry  *fleet.Registry
-	positions map[string]schema.Position
-	findings  fleet.Findings
+	registry *fleet.Registry
+	at       func(fieldPath string) schema.Position // of a field, or of the nearest enclosing one that is known
+	findings fleet.Findings
 }
-
-// at is the position of a field, or of the nearest enclosing one that is known.
-func (k *checker) at(fieldPath string) schema.Position { return schema.At(k.positions, fieldPath) }
 
 func (k *checker) refuse(rule, fieldPath, message, hint string) {
 	k.findings = append(k.findings, refuse(rule, k.at(fieldPath), fieldPath, message, hint))

@@ -4,13 +4,14 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/json"
 	"slices"
 	"strings"
 )
 
 // Key names a result: it is made of everything that the result depends on, but for this program and its schema (see [Version]).
-type Key [sha256.Size]byte
+type Key = [sha256.Size]byte
 
 // Cache keeps results between evaluations. It is called from one goroutine. What it gives for a key is what was put for that key by a
 // program of the same [Version], or nothing; a cache that forgets costs time only.
@@ -44,7 +45,7 @@ func keyOf(kind string, parts ...string) Key {
 
 // facts is what is kept of a leaf: all that its bytes alone decide. The fragment follows as it is.
 type facts struct {
-	Size    int      `json:"s"`
+	Size    int      `json:"-"`
 	Kind    string   `json:"k"`
 	Name    string   `json:"n"`
 	Literal bool     `json:"l,omitempty"`
@@ -54,13 +55,35 @@ type facts struct {
 
 func factsKey(id string) Key { return keyOf("leaf", id) }
 
-// Knows reports whether a cache knows the registry file at a path by the name of its bytes, so that [Compile] may never need them.
-func Knows(c Cache, path, id string) bool {
+// Known gives the size of the registry file at a path when a cache knows it by the name of its bytes: [Compile] may never need them then.
+func Known(c Cache, path, id string) (size int, ok bool) {
 	if skipped(path) {
-		return false
+		return 0, false
 	}
-	_, ok := c.Get(factsKey(id))
-	return ok
+	raw, ok := c.Get(factsKey(id))
+	if !ok || len(raw) < sizeBytes {
+		return 0, false
+	}
+	return int(binary.BigEndian.Uint32(raw)), true
+}
+
+// sizeBytes is the length of a file's size in front of its facts.
+const sizeBytes = 4
+
+func factsOf(c Cache, id string) (f facts, fragment []byte, ok bool) {
+	raw, ok := c.Get(factsKey(id))
+	if !ok || len(raw) < sizeBytes {
+		return facts{}, nil, false
+	}
+	head, fragment, _ := bytes.Cut(raw[sizeBytes:], []byte("\n"))
+	if len(fragment) == 0 {
+		fragment = nil
+	}
+	if json.Unmarshal(head, &f) != nil {
+		return facts{}, nil, false
+	}
+	f.Size = int(binary.BigEndian.Uint32(raw))
+	return f, fragment, true
 }
 
 // keepFacts keeps what a leaf is, and where it declares its entry. Only a leaf that nothing is wrong with is kept, so that no finding is
@@ -75,7 +98,8 @@ func (c *compiler) keepFacts(s source, own index) {
 	}
 	head, err := json.Marshal(f)
 	if err == nil {
-		c.cache.Put(factsKey(s.id), slices.Concat(head, []byte("\n"), s.fragment))
+		size := binary.BigEndian.AppendUint32(nil, uint32(f.Size))
+		c.cache.Put(factsKey(s.id), slices.Concat(size, head, []byte("\n"), s.fragment))
 	}
 }
 
@@ -85,18 +109,13 @@ func (c *compiler) recall(f File) (s source, size int, ok bool) {
 	if c.cache == nil || id == "" || skipped(f.Path) {
 		return source{}, 0, false
 	}
-	raw, ok := c.cache.Get(factsKey(id))
-	head, fragment, _ := bytes.Cut(raw, []byte("\n"))
-	var got facts
-	if !ok || json.Unmarshal(head, &got) != nil {
+	got, fragment, ok := factsOf(c.cache, id)
+	if !ok {
 		return source{}, 0, false
 	}
 	s = source{
 		path: f.Path, data: f.Data, id: id, leaf: leaf{kind: got.Kind, name: got.Name, literal: got.Literal},
-		literal: got.Literal, reads: got.Reads, known: true,
-	}
-	if len(fragment) > 0 {
-		s.fragment = fragment
+		literal: got.Literal, fragment: fragment, reads: got.Reads, known: true,
 	}
 	p := FieldPath(s.leaf.path()...)
 	for _, at := range got.Places {

@@ -9,6 +9,7 @@ import (
 	"stado.internal/stado/fleet"
 	"stado.internal/stado/policies"
 	"stado.internal/stado/reconcile/source"
+	"stado.internal/stado/schema"
 )
 
 // vetAnswer is the JSON answer of `stado vet`.
@@ -20,6 +21,8 @@ type vetAnswer struct {
 	Digest     string           `json:"digest,omitempty"`
 	Base       string           `json:"base,omitempty"` // commit that the change starts from
 	Findings   fleet.Findings   `json:"findings"`
+	// Evaluated says how much of what was judged had to be evaluated.
+	Evaluated schema.Counts `json:"evaluated"`
 }
 
 const (
@@ -39,7 +42,7 @@ func (v vetter) judge(ctx context.Context) (vetAnswer, error) {
 	if err != nil {
 		return vetAnswer{}, err
 	}
-	answer.Digest = next.Digest
+	answer.Digest, answer.Evaluated = next.Digest, next.Counts
 	answer.Findings = append(append(answer.Findings, next.Findings...), driftFindings(next.Drift)...)
 	if next.Document != nil {
 		registry, err := fleet.Decode(next.Document)
