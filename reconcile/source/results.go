@@ -89,7 +89,7 @@ func buildID() string {
 	return string(id)
 }
 
-// treeSet reads a git tree as [readTree] does, but for the files that the cache knows.
+// treeSet reads the CUE files of a git tree, but for those that the cache knows. When there are findings no file has been read.
 func treeSet(st *filesystem.Storage, root plumbing.Hash, cache *results.Cache, p func(sandbox.Progress)) (fileSet, fleet.Findings, error) {
 	blobs, findings, err := listTree(st, root, cache, p)
 	if err != nil || len(findings) > 0 {

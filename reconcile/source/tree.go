@@ -134,25 +134,8 @@ type treeGate struct {
 	sizes map[plumbing.Hash]int64 // of what was looked at: many names may mean one object
 }
 
-// readTree reads the CUE files of a git tree. Findings say what is refused; then no file has been read. An error says that the store
-// could not be read.
-func readTree(st *filesystem.Storage, root plumbing.Hash, p func(sandbox.Progress)) ([]schema.File, fleet.Findings, error) {
-	blobs, findings, err := listTree(st, root, nil, p)
-	if err != nil || len(findings) > 0 {
-		return nil, findings, err
-	}
-	files := make([]schema.File, 0, len(blobs))
-	for _, b := range blobs {
-		data, err := readNamed(st, b, p)
-		if err != nil {
-			return nil, nil, err
-		}
-		files = append(files, schema.File{Path: b.path, Data: data})
-	}
-	return files, nil, nil
-}
-
-// listTree takes a git tree through the gates.
+// listTree takes a git tree through the gates and lists its CUE files. Findings say what is refused; an error says that the store could not
+// be read.
 func listTree(st *filesystem.Storage, root plumbing.Hash, cache *results.Cache, p func(sandbox.Progress)) ([]blob, fleet.Findings, error) {
 	g := &treeGate{st: st, cache: cache, sizes: map[plumbing.Hash]int64{}}
 	p(sandbox.Progress{Phase: PhaseRead, File: "/"})
