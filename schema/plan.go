@@ -120,9 +120,13 @@ func (c *compiler) run(p plan) result {
 	for i, got := range c.evaluateAll(p.shared, literal) {
 		c.take(p.shared, literal[i], got, m, out)
 	}
-	for _, e := range alone {
+	evaluate := c.evaluate
+	for i, e := range alone {
+		if i%chunkFiles == 0 {
+			evaluate = c.session()
+		}
 		chunk := []entry{e}
-		c.take(p.shared, chunk, c.evaluateEntries(p.shared, chunk), m, out)
+		c.take(p.shared, chunk, c.evaluateEntries(p.shared, chunk, evaluate), m, out)
 	}
 	return out
 }
@@ -162,7 +166,7 @@ func (c *compiler) evaluateAll(shared []source, chunks [][]entry) []fragments {
 	for range min(runtime.GOMAXPROCS(0), len(chunks)) {
 		workers.Go(func() {
 			for i := next.Add(1) - 1; i < int64(len(chunks)); i = next.Add(1) - 1 {
-				out[i] = c.evaluateEntries(shared, chunks[i])
+				out[i] = c.evaluateEntries(shared, chunks[i], c.evaluate)
 			}
 		})
 	}
@@ -170,7 +174,7 @@ func (c *compiler) evaluateAll(shared []source, chunks [][]entry) []fragments {
 	return out
 }
 
-func (c *compiler) evaluateEntries(shared []source, chunk []entry) fragments {
+func (c *compiler) evaluateEntries(shared []source, chunk []entry, evaluate func(unit) fragments) fragments {
 	u := unit{sources: slices.Clone(shared), entries: chunk}
 	for _, e := range chunk {
 		for _, s := range e.sources {
@@ -178,7 +182,7 @@ func (c *compiler) evaluateEntries(shared []source, chunk []entry) fragments {
 			u.sources = append(u.sources, s)
 		}
 	}
-	return c.evaluate(u)
+	return evaluate(u)
 }
 
 // take keeps what a chunk evaluated to. A chunk with an error is evaluated again entry by entry: an error hides others in its
@@ -196,7 +200,7 @@ func (c *compiler) take(shared []source, chunk []entry, got fragments, m memo, o
 	default:
 		for i := range chunk {
 			one := chunk[i : i+1]
-			c.take(shared, one, c.evaluateEntries(shared, one), m, out)
+			c.take(shared, one, c.evaluateEntries(shared, one, c.evaluate), m, out)
 		}
 	}
 }

@@ -116,7 +116,7 @@ func Compile(files []File, o Options) Compiled {
 }
 
 func newCompiler(o Options) *compiler {
-	c := &compiler{options: o, evaluate: evaluateCUE, shape: schemaShape(), literal: schemaLiteral(), cache: o.Cache, largest: maxDocument}
+	c := &compiler{options: o, evaluate: evaluateCUE, session: func() func(unit) fragments { return newSession().evaluate }, shape: schemaShape(), literal: schemaLiteral(), cache: o.Cache, largest: maxDocument}
 	c.where = &places{shape: c.shape, index: index{}, pending: map[entryKey][]source{}, read: c.loaded}
 	return c
 }
@@ -127,6 +127,8 @@ type compiler struct {
 	begun   sync.Mutex // keeps calls of options.Progress apart
 	// evaluate turns one unit of work into fragments; it is called from several goroutines.
 	evaluate func(unit) fragments
+	// session gives a way to evaluate a few units one after the other.
+	session func() func(unit) fragments
 	literal  *literal.Schema // nil: nothing is admitted without the evaluator
 	cache    Cache
 	known    map[string]source // files that the cache knows, by path

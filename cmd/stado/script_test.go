@@ -66,7 +66,7 @@ func TestScripts(t *testing.T) {
 }
 
 // cueBinary builds the plain cue command that the tools file pins: what a person would have installed.
-func cueBinary(t *testing.T) string {
+func cueBinary(t testing.TB) string {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "cue")
 	build := exec.Command("go", "build", "-modfile=.ci/tools.mod", "-o", out, "cuelang.org/go/cmd/cue")
