@@ -106,7 +106,7 @@ func (a *Agent) build() error {
 		Log: opt.Log, Fault: opt.Fault,
 	})
 	a.reconciler = reconcile.New(reconcile.Options{
-		Store: a.store, Source: a.source, Authority: remote.Host(), Refresh: opt.Settings.Refresh, Interval: a.interval,
+		Store: a.store, Sources: reconcile.From(a.source), Authority: remote.Host(), Refresh: opt.Settings.Refresh, Interval: a.interval,
 		Adopt: a.adopt, Changed: func() { a.state.Touch() }, Log: opt.Log,
 	})
 	return nil

@@ -13,13 +13,22 @@ import (
 	"stado.internal/stado/schema"
 )
 
-// Check judges one revision: what hosts, services, consumers and binds say of each other, and what the schema cannot read in an
+// Check judges one revision: that every file gives what it owns, and, when the registry compiles, what hosts, services, consumers and binds say of each other, and what the schema cannot read in an
 // address. An endpoint that is a listener of its host's own resolver is no finding here; the resolver refuses that route.
 func Check(c schema.Compiled) fleet.Findings {
-	if c.Registry == nil {
-		return nil
+	table, err := Retired()
+	if err != nil {
+		panic(err) // the embedded table; every test would fail
 	}
+	return check(c, table)
+}
+
+func check(c schema.Compiled, retired []RetiredField) fleet.Findings {
 	k := checker{registry: c.Registry, at: c.At}
+	k.scope(c.Unowned)
+	if c.Registry == nil {
+		return schema.Limit(k.findings)
+	}
 	k.authority()
 	k.trust()
 	k.presence()
@@ -31,6 +40,7 @@ func Check(c schema.Compiled) fleet.Findings {
 		k.host(name, k.registry.Hosts[name])
 	}
 	k.identities()
+	k.deprecated(retired, c.Document)
 	return schema.Limit(k.findings)
 }
 

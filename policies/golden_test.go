@@ -57,15 +57,19 @@ func judgeArchive(t *testing.T, archive *txtar.Archive) fleet.Findings {
 		}
 	}
 	compiled := compile(t, next)
-	findings := Check(compiled)
+	findings := slices.Concat(compiled.Findings, Check(compiled))
+	if compiled.Registry != nil {
+		findings = append(findings, CheckOwn(next, compiled.Document, nil)...)
+	}
 	if len(previous) > 0 {
 		held := compile(t, previous)
 		findings = append(findings, Judge(
-			Revision{Registry: held.Registry, Digest: held.Digest},
+			Revision{Registry: held.Registry, Document: held.Document, Digest: held.Digest},
 			Revision{
-				Registry: compiled.Registry, Digest: compiled.Digest, Positions: compiled.Positions,
+				Registry: compiled.Registry, Document: compiled.Document, Digest: compiled.Digest, Positions: compiled.Positions,
 				AllowEmptyFleet: bytes.Contains(archive.Comment, []byte("\nallow empty fleet\n")),
 			})...)
+		findings = append(findings, JudgeOwn(previous, held.Document, compiled.Document, nil)...)
 	}
 	return findings
 }
@@ -79,7 +83,7 @@ func compile(t testing.TB, files []schema.File) schema.Compiled {
 		}
 	}
 	c := schema.Compile(files, schema.Options{})
-	if c.Registry == nil {
+	if c.Registry == nil && len(c.Unowned) == 0 {
 		t.Fatalf("the registry does not compile: %v", c.Findings)
 	}
 	return c

@@ -9,43 +9,102 @@ import (
 type Revision struct {
 	// Registry is nil when there is no such revision.
 	Registry *fleet.Registry
+	// Document is the canonical JSON that Registry was decoded from.
+	Document []byte
 	// Digest is the digest of the compiled document.
 	Digest string
 	// Positions says where the files give a value; nil when that is not known.
 	Positions map[string]schema.Position
 	// AllowEmptyFleet permits the next revision to have no hosts. Nothing else does.
 	AllowEmptyFleet bool
+	// Gap says of the next revision how it follows on the previous one.
+	Gap Gap
+	// Commit carries the revision; empty for a document that came without one. It is read, with OwnPolicies, by whoever can read the
+	// commit's files: [Judge] itself needs neither.
+	Commit string
+	// OwnPolicies says that the commit has policies of the fleet's own, which judge what follows on it.
+	OwnPolicies bool
 }
 
-const generationPath = "service_directory.generation"
+// Gap is what lies between two revisions.
+type Gap int
+
+// The gaps. Some rules are about what one commit may do at once, and cannot be applied to several together.
+const (
+	GapNone    Gap = iota // next is the child of previous, or a change that is proposed against it
+	GapRefused            // commits that were refused lie between them
+	GapMerged             // next joins another history to that of previous
+	GapUnknown            // what lies between them is not known
+)
+
+const (
+	generationPath = "service_directory.generation"
+	authorityPath  = "service_directory.authority"
+	servicesPath   = "service_directory.services"
+)
 
 // Judge compares two revisions and refuses what must not follow on what is held. With no previous revision everything may follow. A
-// generation that rises while the content stays is allowed: that is how a reused number is repaired.
+// generation that rises while the content stays is allowed: that is how a reused number is repaired. The previous revision's settings
+// judge: a change cannot loosen the rule that it breaks.
 func Judge(previous, next Revision) fleet.Findings {
 	if previous.Registry == nil || next.Registry == nil {
 		return nil
 	}
-	var out fleet.Findings
-	held, offered := previous.Registry.Directory.Generation, next.Registry.Directory.Generation
-	at := schema.At(next.Positions, generationPath)
+	j := judge{previous: previous, next: next}
+	j.generation()
+	j.emptyFleet()
+	j.authority()
+	if next.Gap != GapUnknown {
+		j.limits()
+	}
+	j.findings.Sort()
+	return j.findings
+}
+
+type judge struct {
+	previous, next Revision
+	findings       fleet.Findings
+}
+
+func (j *judge) refuse(rule string, at schema.Position, fieldPath, message, hint string) {
+	j.findings = append(j.findings, refuse(rule, at, fieldPath, message, hint))
+}
+
+func (j *judge) at(fieldPath string) schema.Position { return schema.At(j.next.Positions, fieldPath) }
+
+func (j *judge) generation() {
+	held, offered := j.previous.Registry.Directory.Generation, j.next.Registry.Directory.Generation
+	stamped := j.previous.Registry.Policies.GenerationMode == fleet.GenerationStamped
+	differ, at := j.previous.Digest != j.next.Digest, j.at(generationPath)
 	switch {
 	case offered < held:
-		out = append(out, refuse(RuleRollback, at, generationPath, sayRollback(offered, held), hintRollback(held)))
-	case offered == held && previous.Registry.Policies.GenerationMode == fleet.GenerationStamped:
-		// The job that stamps raises it after the merge; until then agents wait with the change.
-	case offered == held && previous.Digest != next.Digest:
-		out = append(out, refuse(RuleReused, at, generationPath, sayReused(held, previous.Digest, next.Digest), hintRaise(held)))
+		j.refuse(RuleRollback, at, generationPath, sayRollback(offered, held), hintRollback(held))
+	case offered == held && differ && !stamped:
+		j.refuse(RuleReused, at, generationPath, sayReused(held, j.previous.Digest, j.next.Digest), hintRaise(held))
 	case offered-held > fleet.MaxLeap:
-		out = append(out, refuse(RuleLeap, at, generationPath, sayLeap(offered, held), hintLeap(held)))
+		j.refuse(RuleLeap, at, generationPath, sayLeap(offered, held), hintLeap(held))
+	case offered > held && stamped && j.next.Gap == GapNone:
+		// A move of the authority takes its number itself: it is one commit, made where writes are put in order.
+		if others := changed(j.previous.Document, j.next.Document); len(others) > 0 {
+			j.refuse(RuleStamped, at, generationPath, sayStamped(held, offered, others), hintStamped)
+		}
 	}
-	if len(previous.Registry.Hosts) > 0 && len(next.Registry.Hosts) == 0 && !next.AllowEmptyFleet {
-		if hosts, known := next.Positions["hosts"]; known {
-			at = hosts
-		} // else the removed files have no line any more, and the generation stands for the change
-		out = append(out, refuse(RuleEmptyFleet, at, "hosts", sayEmptyFleet(previous.Registry.HostNames()), hintEmptyFleet))
+}
+
+func (j *judge) emptyFleet() {
+	if len(j.previous.Registry.Hosts) == 0 || len(j.next.Registry.Hosts) > 0 || j.next.AllowEmptyFleet {
+		return
 	}
-	out.Sort()
-	return out
+	j.refuse(RuleEmptyFleet, j.removed("hosts"), "hosts", sayEmptyFleet(j.previous.Registry.HostNames()), hintEmptyFleet)
+}
+
+// removed is the place of a change that takes something away: removed files have no line any more, so if nothing of the kind is left
+// the generation stands for the change.
+func (j *judge) removed(fieldPath string) schema.Position {
+	if at, known := j.next.Positions[fieldPath]; known {
+		return at
+	}
+	return j.at(generationPath)
 }
 
 func refuse(rule string, at schema.Position, fieldPath, message, hint string) fleet.Finding {

@@ -35,7 +35,7 @@ const (
 
 // Rules are all rules, those of the schema included, in the order of their ids; the list is the caller's own.
 func Rules() []Rule {
-	rules := append(schema.Rules(), []Rule{
+	rules := append(slices.Concat(schema.Rules(), changeRules(), ownRules(), scopeRules()), []Rule{
 		{ID: RuleReused, Title: "generation reused", Explanation: "A changed registry has a higher generation. Two pull requests that both write the next number merge without a conflict; hosts refuse the second content under that number."},
 		{ID: RuleRollback, Title: "generation rolled back", Explanation: "The generation never falls: a host that held the higher number would have to forget what it has admitted."},
 		{ID: RuleLeap, Title: "generation leap", Explanation: "One change raises the generation by at most 1,000,000, so that a bad commit cannot use up the number space."},

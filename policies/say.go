@@ -2,7 +2,6 @@ package policies
 
 import (
 	"fmt"
-	"strings"
 
 	"stado.internal/stado/fleet"
 	"stado.internal/stado/schema"
@@ -15,15 +14,18 @@ func sayRollback(offered, held fleet.Generation) string {
 }
 
 func hintRollback(held fleet.Generation) string {
-	return fmt.Sprintf("the branch is older than what is held; to publish this content on purpose, raise service_directory.generation to %d in generation.cue", held+1)
+	return "the branch is older than what is held; to publish this content on purpose, " + hintRaise(held)
 }
 
 func sayReused(generation fleet.Generation, held, offered string) string {
 	return fmt.Sprintf("generation %d is reused with another content: document %s is held, %s is offered", generation, short(held), short(offered))
 }
 
+// Upstream stands in hints for the revision that a change starts from. Whoever knows better puts that in its place.
+const Upstream = "origin/main"
+
 func hintRaise(held fleet.Generation) string {
-	return fmt.Sprintf("raise service_directory.generation to %d in generation.cue (stado bump)", held+1)
+	return fmt.Sprintf("run stado bump --onto %s, which raises service_directory.generation in generation.cue to %d or above", Upstream, held+1)
 }
 
 func sayLeap(offered, held fleet.Generation) string {
@@ -35,15 +37,7 @@ func hintLeap(held fleet.Generation) string {
 }
 
 func sayEmptyFleet(held []fleet.HostName) string {
-	const enough = 3
-	names := make([]string, 0, enough)
-	for _, name := range held[:min(enough, len(held))] {
-		names = append(names, string(name))
-	}
-	if more := len(held) - len(names); more > 0 {
-		names = append(names, fmt.Sprintf("and %d more", more))
-	}
-	return fmt.Sprintf("empty fleet refused: the held registry has hosts (%s), this one has none", strings.Join(names, ", "))
+	return fmt.Sprintf("empty fleet refused: the held registry has hosts (%s), this one has none", some(held))
 }
 
 const hintEmptyFleet = "restore the files below hosts/; if the fleet is really to be empty, say so in the commit with the trailer Stado-Allow: empty-fleet"

@@ -35,29 +35,52 @@ type outcome struct {
 	pending  bool              // the tip waits for its generation
 }
 
-// walk takes the first-parent commits of an offer one by one, oldest first, each judged against the last admitted document, so that a
-// week of changes is a week of small judgements. It is pure but for now.
+// walk takes the first-parent commits of an offer one by one, oldest first, each judged against the commit before it, so that a week of
+// changes is a week of small judgements. What was refused is left out: the next commit is judged against the last good one. It is pure
+// but for now, and for own, which asks a child.
 type walk struct {
-	judge    func(previous, next policies.Revision) fleet.Findings
+	judge func(previous, next policies.Revision) fleet.Findings
+	// own applies the policies of the fleet's own that previous holds; nil when there is nobody to ask.
+	own      func(previous, next policies.Revision) (fleet.Findings, error)
 	now      time.Time
 	standing Standing
-	previous policies.Revision
+	trail    trail
 	wanted   bool // the store lacks the held document and takes it from whichever commit carries it
 	out      outcome
+	err      error // own could not be asked: nothing of the offer counts
 }
 
-// admit judges an offer against the anchor and the document that is served, which may be older than the anchor, or nil.
-func (w *walk) admit(held store.Held, served *fleet.Snapshot, offer source.Offer) outcome {
+// trail is where a walk is: what the next commit is judged against, which may be a change that still waits for its generation, and the
+// commit before it, whether it was refused or not.
+type trail struct {
+	previous policies.Revision
+	last     string
+}
+
+// admit judges an offer against the anchor and the document that is served, which may be older than the anchor, or nil. When the offer
+// goes on where an earlier one broke off, behind is the trail of that one.
+func (w *walk) admit(held store.Held, served *fleet.Snapshot, offer source.Offer, behind trail) (outcome, error) {
 	w.standing = Standing{Commit: held.Commit, Generation: held.Generation, Digest: held.Digest}
 	w.wanted = held.Generation > 0 && (served == nil || served.Digest != held.Digest)
 	if served != nil {
 		w.standing.Stamped = stamped(served.Registry)
-		w.previous = policies.Revision{Registry: served.Registry, Digest: served.Digest}
+	}
+	if len(offer.Steps) > 0 && behind.last != "" && behind.last == offer.Steps[0].Parent {
+		w.trail = behind
+	} else if served != nil {
+		w.trail.previous = policies.Revision{Registry: served.Registry, Document: served.Document, Digest: served.Digest}
+		if !w.wanted {
+			w.trail.previous.Commit, w.trail.previous.OwnPolicies = held.Commit, offer.Policies
+		}
+		w.trail.last = w.trail.previous.Commit
 	}
 	for _, s := range offer.Steps {
-		w.step(s, offer)
+		if w.step(s, offer); w.err != nil {
+			return outcome{}, w.err
+		}
+		w.trail.last = s.Commit
 	}
-	return w.out
+	return w.out, nil
 }
 
 func (w *walk) step(s source.Step, offer source.Offer) {
@@ -73,24 +96,26 @@ func (w *walk) step(s source.Step, offer source.Offer) {
 		return
 	}
 	next := policies.Revision{
-		Registry: registry, Digest: s.Digest, Positions: s.Positions,
+		Registry: registry, Document: s.Document, Digest: s.Digest, Positions: s.Positions,
 		AllowEmptyFleet: s.Trailers[source.TrailerAllow] == source.AllowEmptyFleet,
+		Gap:             w.gap(s), Commit: s.Commit, OwnPolicies: s.Policies,
 	}
 	switch v := Fence(w.standing, offered); v.Kind {
 	case Same, Advance:
-		w.confirm(s, registry, v.Kind)
+		if v.Kind == Advance && !w.wanted && s.Findings.Refuses() {
+			w.refuseFindings(s.Commit, s.Findings) // the document is as before, and how it is written down is not in order
+			return
+		}
+		w.confirm(s, next, v.Kind)
 	case Pending:
-		if s.Findings.Refuses() {
-			w.refuseFindings(s.Commit, s.Findings)
-			return
+		if w.passes(s, next) {
+			w.out.pending = true
+			w.trail.previous = next
 		}
-		w.out.pending = true
 	case Adopt:
-		if findings := w.judged(s, next); findings.Refuses() {
-			w.refuseFindings(s.Commit, findings)
-			return
+		if w.passes(s, next) {
+			w.adopt(s, next)
 		}
-		w.adopt(s, next)
 	case Rollback, Reused, Fork, Leap:
 		findings := s.Findings
 		if offered.Descends { // a change that somebody made to the held document, with a mistake to point at
@@ -98,6 +123,37 @@ func (w *walk) step(s source.Step, offer source.Offer) {
 		}
 		w.refuse(v.Kind.Rule(), s.Commit, v.Sentence, findings)
 	}
+}
+
+// gap is how a step follows on what it is judged against.
+func (w *walk) gap(s source.Step) policies.Gap {
+	switch {
+	case w.trail.previous.Commit == "":
+		return policies.GapUnknown
+	case s.Parent == w.trail.previous.Commit:
+		return policies.GapNone
+	case s.Parent == w.trail.last:
+		return policies.GapRefused
+	}
+	return policies.GapMerged
+}
+
+// passes judges a step by everything there is, and refuses it when something speaks against it.
+func (w *walk) passes(s source.Step, next policies.Revision) bool {
+	findings := w.judged(s, next)
+	if w.trail.previous.OwnPolicies && w.own != nil {
+		own, err := w.own(w.trail.previous, next)
+		if err != nil {
+			w.err = err
+			return false
+		}
+		findings = policies.Together(findings, own.Clean())
+	}
+	if findings.Refuses() {
+		w.refuseFindings(s.Commit, findings)
+		return false
+	}
+	return true
 }
 
 // unreadable refuses a commit that does not compile. That it is on a rewritten history is worse than what is wrong in it.
@@ -110,7 +166,7 @@ func (w *walk) unreadable(s source.Step, offered Offered) {
 }
 
 func (w *walk) judged(s source.Step, next policies.Revision) fleet.Findings {
-	findings := slices.Concat(s.Findings, w.judge(w.previous, next).Clean())
+	findings := slices.Concat(s.Findings, w.judge(w.trail.previous, next).Clean())
 	findings.Sort()
 	return findings
 }
@@ -123,17 +179,19 @@ func (w *walk) adopt(s source.Step, next policies.Revision) {
 		Provenance: fleet.ProvenanceFetched, Author: s.Author, Subject: s.Subject,
 	})
 	w.standing = Standing{Commit: s.Commit, Generation: s.Generation, Digest: s.Digest, Stamped: stamped(next.Registry)}
-	w.previous = policies.Revision{Registry: next.Registry, Digest: next.Digest, Positions: next.Positions}
+	w.trail.previous = next
 	w.wanted = false
 }
 
 // confirm notes that a commit carries the document that stands.
-func (w *walk) confirm(s source.Step, registry *fleet.Registry, kind Kind) {
+func (w *walk) confirm(s source.Step, next policies.Revision, kind Kind) {
+	if w.wanted || kind == Advance {
+		w.trail.previous = next
+	}
 	switch {
 	case w.wanted:
-		w.out.final = w.snapshot(s, registry)
-		w.standing.Stamped = stamped(registry)
-		w.previous = policies.Revision{Registry: registry, Digest: s.Digest, Positions: s.Positions}
+		w.out.final = w.snapshot(s, next.Registry)
+		w.standing.Stamped = stamped(next.Registry)
 		w.wanted = false
 		if kind == Same { // an equal document of another history does not move the anchor
 			w.out.final.Commit = w.standing.Commit

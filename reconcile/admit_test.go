@@ -29,7 +29,11 @@ func heldAt(c *commit) (store.Held, *fleet.Snapshot) {
 func admitted(held, tip *commit) outcome {
 	anchor, snapshot := heldAt(held)
 	w := walk{judge: judgeWord, now: time.Unix(1_700_000_000, 0)}
-	return w.admit(anchor, snapshot, offer(tip, source.Anchor{Commit: anchor.Commit}))
+	out, err := w.admit(anchor, snapshot, offer(tip, source.Anchor{Commit: anchor.Commit}), trail{})
+	if err != nil {
+		panic(err) // nobody is asked who could fail
+	}
+	return out
 }
 
 func TestAdmit(t *testing.T) {
@@ -172,13 +176,13 @@ func TestAdmitFillsTheStore(t *testing.T) {
 			o.Steps = offer(c.tip, source.Anchor{}).Steps
 		}
 		w := walk{judge: judgeWord}
-		out := w.admit(anchor, c.served, o)
-		if out.final == nil || out.final.Commit != c.want.id || out.final.Digest != c.want.digest() || out.refusal != nil {
+		out, err := w.admit(anchor, c.served, o, trail{})
+		if err != nil || out.final == nil || out.final.Commit != c.want.id || out.final.Digest != c.want.digest() || out.refusal != nil {
 			t.Errorf("%s: %+v", name, out)
 		}
 	}
 	w := walk{judge: judgeWord}
-	if out := w.admit(anchor, older, offer(base, source.Anchor{Commit: anchor.Commit})); out.final != nil || out.refusal.Rule != RuleRollback {
+	if out, err := w.admit(anchor, older, offer(base, source.Anchor{Commit: anchor.Commit}), trail{}); err != nil || out.final != nil || out.refusal.Rule != RuleRollback {
 		t.Errorf("the fence fell to what is served: %+v", out)
 	}
 }

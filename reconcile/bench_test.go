@@ -30,7 +30,10 @@ type bench struct {
 	adopted []fleet.Generation
 	changes int
 	fault   func(point string) error
+	more    []Source // asked when repo does not answer
 }
+
+func (b *bench) sources() []Source { return append([]Source{b.repo}, b.more...) }
 
 // lines is a log that keeps the sentences.
 type lines struct {
@@ -91,7 +94,7 @@ func (b *bench) open() *store.Store {
 // make builds the reconciler, as a start of the agent does.
 func (b *bench) make() {
 	b.Reconciler = New(Options{
-		Store: b.open(), Source: b.repo, Authority: "forge", Refresh: refresh, Log: slog.New(b.log), Rand: func() float64 { return 0 },
+		Store: b.open(), Sources: func(*fleet.Snapshot) []Source { return b.sources() }, Authority: "forge", Refresh: refresh, Log: slog.New(b.log), Rand: func() float64 { return 0 },
 		Interval: func(s *fleet.Snapshot) time.Duration {
 			if r := s.Registry.Hosts["a1"].Resolver; r != nil {
 				return r.Refresh()

@@ -75,7 +75,7 @@ func TestFenceCorners(t *testing.T) {
 			Rollback,
 			"service directory rollback rejected: generation 40 < 41",
 		},
-		{"reused", held, Offered{Commit: "b", Generation: 41, Digest: "d2", Descends: true}, Reused, "generation 41 reused: held d1, offered d2"},
+		{"reused", held, Offered{Commit: "b", Generation: 41, Digest: "d2", Descends: true}, Reused, "generation 41 reused: held d1, offered d2 (on the branch, run: stado bump --onto origin/main)"},
 		{
 			"fork", held,
 			Offered{Commit: "bbbb", Generation: 42, Digest: "d2", MergeBase: "cccc"},

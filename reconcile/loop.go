@@ -2,10 +2,13 @@ package reconcile
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"stado.internal/stado/fleet"
+	"stado.internal/stado/policies"
 	"stado.internal/stado/reconcile/source"
+	"stado.internal/stado/reconcile/store"
 )
 
 // jitterFloor spreads polls over the last fifth of the interval: hosts do not ask in step, and no adoption is later than one interval.
@@ -27,6 +30,7 @@ type loop struct {
 	partly  bool            // this refresh has admitted something already
 	ends    map[string]bool // last commits of the parts of this refresh
 	restart bool            // what the last read brought could not be held
+	beside  string          // what sources after the first said to the last read
 
 	served   *fleet.Snapshot
 	version  string
@@ -35,12 +39,19 @@ type loop struct {
 	cause    string          // last failure in the log
 	standing *Refusal        // of the tip
 	pending  time.Time       // since when the tip waits for its generation
+	behind   trail           // of the last part of an offer that goes on
 	blockers map[string]bool // sentences of the store's blockers in the log
 }
 
+// result is a read and what it amounts to against what was held when it ended.
 type result struct {
 	offer source.Offer
+	held  store.Held
+	out   outcome
+	trail trail
 	err   error
+	// others says what sources after the first said, when none answered.
+	others []string
 }
 
 func newLoop(r *Reconciler) *loop {
@@ -66,17 +77,17 @@ func (l *loop) read(ctx context.Context) {
 	l.ask(ctx)
 }
 
-// poll reads the source. When the authority has what this host holds, and this host's copy of it is damaged, it reads the tip once more,
+// poll reads a source. When the authority has what this host holds, and this host's copy of it is damaged, it reads the tip once more,
 // whole.
-func (l *loop) poll(ctx context.Context, restart bool) (source.Offer, error) {
+func (l *loop) poll(ctx context.Context, src Source, restart bool) (source.Offer, error) {
 	held, _ := l.opts.Store.Held()
 	anchor := source.Anchor{Commit: held.Commit, Generation: held.Generation, Digest: held.Digest, Restart: restart}
-	offer, err := l.opts.Source.Poll(ctx, anchor)
+	offer, err := src.Poll(ctx, anchor)
 	if err != nil || held.Commit == "" || offer.Tip != held.Commit {
 		return offer, err
 	}
 	if s := l.opts.Store.Snapshot(); s == nil || s.Digest != held.Digest {
-		whole, err := l.opts.Source.Poll(ctx, source.Anchor{})
+		whole, err := src.Poll(ctx, source.Anchor{})
 		if err != nil {
 			return source.Offer{}, err
 		}
@@ -85,6 +96,63 @@ func (l *loop) poll(ctx context.Context, restart bool) (source.Offer, error) {
 		}
 	}
 	return offer, nil
+}
+
+// look asks the sources in their order until one answers: with a registry that the fence admits, or the one that is held. When none
+// does, it is the first one's failure, which names what the others said.
+func (l *loop) look(ctx context.Context, restart bool, behind trail) result {
+	sources := l.opts.Sources(l.opts.Store.Snapshot())
+	first := l.lookAt(ctx, sources[0], restart, behind)
+	for _, src := range sources[1:] {
+		if first.answered() || ctx.Err() != nil {
+			break
+		}
+		next := l.lookAt(ctx, src, restart, behind)
+		if next.answered() {
+			return next
+		}
+		first.others = append(first.others, sayOther(src.String(), next.cause()))
+	}
+	return first
+}
+
+// lookAt reads one source and judges what it offers. It runs beside the loop, because policies of the fleet's own are asked in a child.
+func (l *loop) lookAt(ctx context.Context, src Source, restart bool, behind trail) result {
+	offer, err := l.poll(ctx, src, restart)
+	if err != nil {
+		return result{err: err}
+	}
+	held, _ := l.opts.Store.Held()
+	w := walk{judge: l.judge, now: time.Now().UTC(), own: func(previous, next policies.Revision) (fleet.Findings, error) {
+		return src.Policies(ctx, previous, next)
+	}}
+	out, err := w.admit(held, l.opts.Store.Snapshot(), offer, behind)
+	return result{offer: offer, held: held, out: out, trail: w.trail, err: err}
+}
+
+// answered reports whether the source answered in the sense of the design.
+func (r result) answered() bool { return r.err == nil && r.out.refusal == nil }
+
+// cause is why it did not.
+func (r result) cause() string {
+	if r.err != nil {
+		return r.err.Error()
+	}
+	return r.out.refusal.Sentence
+}
+
+// beside is what the other sources said.
+func (r result) beside() string {
+	if len(r.others) == 0 {
+		return ""
+	}
+	return "; " + strings.Join(r.others, "; ")
+}
+
+// outdated reports whether something else was held meanwhile, so that what the read amounts to has to be seen anew.
+func (l *loop) outdated(res result) bool {
+	held, _ := l.opts.Store.Held()
+	return held.Commit != res.held.Commit || held.Generation != res.held.Generation || held.Digest != res.held.Digest
 }
 
 // arm sets the next refresh, counted from the start of a read so that the length of a read does not add to the interval.
@@ -114,7 +182,7 @@ func (l *loop) unanswered() {
 	l.first = false
 	l.arm(time.Now())
 	l.catchUp(l.durable())
-	if l.recover(cause, unreachable(cause)) {
+	if l.takeHanded(&cause, unreachable(cause)) || l.recover(cause, unreachable(cause)) {
 		return
 	}
 	l.fail(failure{cause: cause}, unreachable(cause), func(s *Status) {

@@ -50,7 +50,7 @@ func (m *machine) boot(t *rapid.T) {
 		t.Fatal(err)
 	}
 	r := New(Options{
-		Store: s, Source: &repo{}, Authority: "forge", Refresh: time.Second, Log: slog.New(slog.DiscardHandler),
+		Store: s, Sources: From(&repo{}), Authority: "forge", Refresh: time.Second, Log: slog.New(slog.DiscardHandler),
 		Adopt: func(snap *fleet.Snapshot) {
 			if v, err := store.Read(m.dir); err != nil || v.Snapshot == nil || v.Snapshot.Digest != snap.Digest {
 				t.Fatalf("generation %d is served and not on disk: %v", snap.Generation(), err)
@@ -106,11 +106,12 @@ func (m *machine) expect() *commit {
 // poll reads and settles, whole or in parts.
 func (m *machine) poll(t *rapid.T, part int) {
 	m.broken = false
-	m.loop.opts.Source = &repo{tip: m.tip, part: part}
+	src := &repo{tip: m.tip, part: part}
+	m.loop.opts.Sources = From(src)
 	for more := true; more; {
-		o, err := m.loop.poll(context.Background(), false)
+		res := m.loop.look(context.Background(), false, m.loop.behind)
 		m.loop.first, m.loop.started = false, time.Now()
-		more = m.loop.settle(result{o, err})
+		more = m.loop.settle(res)
 	}
 	if !m.broken {
 		m.held = m.expect()

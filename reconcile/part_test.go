@@ -109,7 +109,7 @@ func (s stuck) Poll(ctx context.Context, held source.Anchor) (source.Offer, erro
 func TestPartWithoutProgress(t *testing.T) {
 	base := first(41, "base")
 	loopTest(t, base, base.then("bad"), func(b *bench) {
-		b.opts.Source = stuck{b.repo}
+		b.opts.Sources = From(stuck{b.repo})
 		b.start()
 		b.pass(refresh - 1)
 		if n := b.repo.count(); n > 4 { // two refreshes, two reads in each

@@ -27,12 +27,24 @@ type Source interface {
 	// Poll asks for what follows the held commit; a zero anchor asks for the tip alone. It returns soon after ctx ends. The reconciler
 	// has one Poll at a time.
 	Poll(ctx context.Context, held source.Anchor) (source.Offer, error)
+	// Policies judges a change by the policies of the fleet's own that the commit of previous holds. The error says that they could not
+	// be asked.
+	Policies(ctx context.Context, previous, next policies.Revision) (fleet.Findings, error)
+	// String is where the source reads, for sentences.
+	String() string
 }
 
-// Options make a [Reconciler]. Store, Source, Refresh, Adopt and Log are required.
+// From is the order of sources that never changes, for [Options.Sources].
+func From(sources ...Source) func(*fleet.Snapshot) []Source {
+	return func(*fleet.Snapshot) []Source { return sources }
+}
+
+// Options make a [Reconciler]. Store, Sources, Refresh, Adopt and Log are required.
 type Options struct {
-	Store  *store.Store
-	Source Source
+	Store *store.Store
+	// Sources are where the registry is read from while this snapshot is held (nil: none), at least one: the next one is asked when those
+	// before it do not answer. It is called for every read, on the goroutine that reads.
+	Sources func(held *fleet.Snapshot) []Source
 	// Authority is the host of the authority in sentences, when the held document names none.
 	Authority string
 	// Refresh is the interval between two reads until a registry declares this host's own.
@@ -183,10 +195,7 @@ func (r *Reconciler) Run(ctx context.Context) error {
 // ask begins a read, which Run waits for.
 func (l *loop) ask(ctx context.Context) {
 	l.reading, l.counted, l.started = true, false, time.Now()
-	restart := l.restart
+	restart, behind := l.restart, l.behind
 	l.restart = false
-	go func() {
-		offer, err := l.poll(ctx, restart)
-		l.results <- result{offer, err}
-	}()
+	go func() { l.results <- l.look(ctx, restart, behind) }()
 }

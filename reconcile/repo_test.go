@@ -25,6 +25,8 @@ type commit struct {
 	refresh    int  // seconds that the document declares; 0: none
 	broken     bool // does not compile
 	empty      bool // has no hosts
+	policies   bool // has policies of the fleet's own
+	unowned    bool // has the document and a finding about how it is written down
 	trailers   map[string]string
 }
 
@@ -45,7 +47,7 @@ func (c *commit) named() *commit {
 	if c.parent != nil {
 		parent = c.parent.id
 	}
-	sum := sha256.Sum256(fmt.Append(nil, parent, c.generation, c.word, c.stamped, c.broken, c.empty, c.trailers, c.refresh))
+	sum := sha256.Sum256(fmt.Append(nil, parent, c.generation, c.word, c.stamped, c.broken, c.empty, c.trailers, c.refresh, c.policies, c.unowned))
 	c.id = hex.EncodeToString(sum[:20])
 	return c
 }
@@ -93,12 +95,15 @@ func (c *commit) digest() string {
 }
 
 func (c *commit) step() source.Step {
-	s := source.Step{Commit: c.id, Author: "A", Subject: c.word, Trailers: c.trailers}
+	s := source.Step{Commit: c.id, Parent: c.parent.ID(), Author: "A", Subject: c.word, Trailers: c.trailers, Policies: c.policies}
 	if c.broken {
 		s.Findings = fleet.Findings{{Rule: "STADO-SCHEMA-001", Severity: fleet.SeverityError, File: "hosts/a1.cue", Line: 3, Column: 5, Message: "unknown field"}}
 		return s
 	}
 	s.Document, s.Digest, s.Generation = c.document(), c.digest(), c.generation
+	if c.unowned {
+		s.Findings = fleet.Findings{{Rule: "STADO-SCOPE-001", Severity: fleet.SeverityError, Message: "path not owned"}}
+	}
 	return s
 }
 
@@ -120,6 +125,7 @@ func offer(tip *commit, held source.Anchor) source.Offer {
 		o.Steps = []source.Step{tip.step()}
 		return o
 	}
+	o.Policies = chain[at].policies
 	for _, c := range slices.Backward(chain[:at]) {
 		o.Steps = append(o.Steps, c.step())
 	}
@@ -137,7 +143,12 @@ type repo struct {
 	cut    error  // ends the read that would go on after a partial offer
 	polls  []time.Time
 	asked  []source.Anchor
+
+	policyErr error
+	judged    []string // the pairs of commits that Policies was asked about
 }
+
+func (r *repo) String() string { return "the repository of the test" }
 
 func (r *repo) Poll(ctx context.Context, held source.Anchor) (source.Offer, error) {
 	r.mu.Lock()
@@ -168,6 +179,20 @@ func (r *repo) Poll(ctx context.Context, held source.Anchor) (source.Offer, erro
 		o.Steps, o.Partial, r.after = o.Steps[:r.part], true, o.Steps[r.part-1].Commit
 	}
 	return o, nil
+}
+
+// Policies is a fleet's own policy against the word "ugly". It is asked in the order of the commits, and fails as reads do.
+func (r *repo) Policies(_ context.Context, previous, next policies.Revision) (fleet.Findings, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.judged = append(r.judged, previous.Commit+" "+next.Commit)
+	if r.policyErr != nil {
+		return nil, r.policyErr
+	}
+	if next.Registry.Hosts["a1"].Zone == "ugly" {
+		return fleet.Findings{{Rule: "STADO-POLICY-001", Severity: fleet.SeverityError, File: "policies/words.cue", Line: 4, Message: "nice: ugly"}}, nil
+	}
+	return nil, nil
 }
 
 // set changes what the repo answers.

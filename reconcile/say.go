@@ -31,6 +31,13 @@ func sayRecovery(cause string, generation fleet.Generation) string {
 		cause, generation)
 }
 
+func sayOther(source, cause string) string { return source + ", asked in its place: " + cause }
+
+func sayHanded(cause string, generation fleet.Generation) string {
+	return fmt.Sprintf("stado resolver: the registry authority did not answer (%s); adopting the newer registry this host was handed, directory generation %d",
+		cause, generation)
+}
+
 func sayRefreshFailed(attempt int, interval time.Duration, cause string) string {
 	return fmt.Sprintf("stado resolver refresh failed, attempt %d, next on the declared %s interval: %s", attempt, seconds(interval), cause)
 }
@@ -40,7 +47,11 @@ func sayRecovered(attempts int) string {
 }
 
 func sayAdopted(s *fleet.Snapshot) string {
-	return fmt.Sprintf("stado resolver serves generation %d of the registry, commit %s", s.Generation(), s.Commit)
+	from := "commit " + s.Commit
+	if s.Commit == "" {
+		from = "handed over"
+	}
+	return fmt.Sprintf("stado resolver serves generation %d of the registry, %s", s.Generation(), from)
 }
 
 func sayRollback(offered, held fleet.Generation) string {
@@ -48,7 +59,7 @@ func sayRollback(offered, held fleet.Generation) string {
 }
 
 func sayReused(generation fleet.Generation, held, offered string) string {
-	return fmt.Sprintf("generation %d reused: held %s, offered %s", generation, held, offered)
+	return fmt.Sprintf("generation %d reused: held %s, offered %s (on the branch, run: stado bump --onto origin/main)", generation, held, offered)
 }
 
 func sayFork(held Standing, offered Offered) string {

@@ -36,12 +36,16 @@ func unread(err error) change {
 	}
 }
 
-// settle takes the result of a read. It reports whether more of the same offer is to be read at once.
+// settle takes the result of a read. It reports whether more is to be read at once: the rest of the offer, or all of it when something
+// else is held by now.
 func (l *loop) settle(res result) (more bool) {
-	l.reading = false
+	l.reading, l.beside = false, res.beside()
 	defer l.sayBlockers()
-	if res.err == nil && res.offer.Partial && l.progress(res.offer) && l.part(res.offer) == nil {
-		l.partly = true
+	if res.err == nil && l.outdated(res) {
+		return true
+	}
+	if res.err == nil && res.offer.Partial && l.progress(res.offer) && l.hold(res.out, res.held) == nil {
+		l.partly, l.behind = true, res.trail // nothing is served or reported before the last part has been seen
 		return true
 	}
 	defer func() { l.partly, l.ends = false, nil }()
@@ -50,7 +54,8 @@ func (l *loop) settle(res result) (more bool) {
 		l.arm(l.started)
 	}
 	if res.err == nil {
-		l.offered(res.offer)
+		l.behind = trail{}
+		l.offered(res)
 	} else {
 		l.failed(res.err)
 	}
@@ -72,13 +77,6 @@ func (l *loop) progress(offer source.Offer) bool {
 	}
 	l.ends[end] = true
 	return true
-}
-
-// part takes an offer that goes on: what it admits is held, and nothing is served or reported before the last part has been seen.
-func (l *loop) part(offer source.Offer) error {
-	held, _ := l.opts.Store.Held()
-	w := walk{judge: l.judge, now: time.Now().UTC()}
-	return l.hold(w.admit(held, l.opts.Store.Snapshot(), offer), held)
 }
 
 // durable is what the store holds, and nil after a write that failed: that may have left a snapshot which a power cut takes back.
@@ -104,7 +102,10 @@ func (l *loop) catchUp(s *fleet.Snapshot) {
 // failed is a read without an offer: the authority did not answer, or what it has cannot be evaluated.
 func (l *loop) failed(err error) {
 	l.catchUp(l.durable())
-	cause := err.Error()
+	cause := err.Error() + l.beside
+	if l.takeHanded(&cause, unread(err)) {
+		return
+	}
 	if e, ok := errors.AsType[*source.Error](err); ok && e.Kind == source.KindLimit {
 		l.refused(&Refusal{Rule: source.RuleLimit, Sentence: cause, Since: time.Now().UTC()}, unread(err))
 		return
@@ -114,17 +115,17 @@ func (l *loop) failed(err error) {
 	}
 }
 
-// offered judges what the authority has, holds what is admitted and serves it.
-func (l *loop) offered(offer source.Offer) {
-	held, _ := l.opts.Store.Held()
+// offered holds what was admitted of an offer and serves it.
+func (l *loop) offered(res result) {
+	offer, held, out := res.offer, res.held, res.out
 	durable := l.durable() // not what a write that fails below leaves
-	w := walk{judge: l.judge, now: time.Now().UTC()}
-	out := w.admit(held, l.opts.Store.Snapshot(), offer)
 	seen := func(s *Status) {
 		s.Reachable, s.Detail, s.OfferedCommit = new(true), "", offer.Tip
 		s.OfferedGeneration = newestGeneration(offer, held)
 	}
 	switch err := l.hold(out, held); {
+	case errors.Is(err, store.ErrOutdated):
+		l.again = true // it was judged against what is not held any more
 	case err != nil:
 		l.standing, l.restart = out.refusal, true
 		l.catchUp(durable)
@@ -187,8 +188,12 @@ func (l *loop) refused(refusal *Refusal, changes ...change) {
 	}
 	l.standing, l.pending = refusal, time.Time{}
 	l.catchUp(l.durable())
-	if !l.recover(refusal.Sentence, changes...) {
-		l.fail(failure{cause: refusal.Sentence, again: l.counted, standing: true}, changes...)
+	cause := refusal.Sentence + l.beside
+	if l.takeHanded(&cause, changes...) {
+		return
+	}
+	if !l.recover(cause, changes...) {
+		l.fail(failure{cause: cause, again: l.counted, standing: true}, changes...)
 	}
 }
 

@@ -135,7 +135,7 @@ func (c *compiler) conflict(fieldPath string, at Position, message string, e err
 	if len(others) > 0 {
 		message += "; " + sayAlsoSet(others)
 	}
-	return hinted(refusal(RuleConflict, at, fieldPath, message), hintConflict)
+	return hinted(refusal(RuleConflict, at, fieldPath, message), hintConflict(fieldPath))
 }
 
 // bindClash words a conflict in the schema's _binds, whose field is the bind and whose values name the listeners.

@@ -190,7 +190,7 @@ func gateText(f File) (fleet.Finding, bool) {
 		return hinted(refusal(RuleLineEnds, offsetPosition(f, i), "", "the file holds a carriage return"), hintLineEnds), true
 	}
 	if m := mergeMarker.FindIndex(f.Data); m != nil {
-		return hinted(refusal(RuleMarkers, offsetPosition(f, m[0]), "", "the file holds conflict markers"), hintMerge), true
+		return hinted(refusal(RuleMarkers, offsetPosition(f, m[0]), "", "the file holds conflict markers"), hintMerge(f.Path)), true
 	}
 	return fleet.Finding{}, false
 }

@@ -50,10 +50,29 @@ type facts struct {
 	Name    string   `json:"n"`
 	Literal bool     `json:"l,omitempty"`
 	Reads   []string `json:"r,omitempty"`
-	Places  [][2]int `json:"p"` // line and column of the entry, then of the fields around it, inner ones first
+	At      [2]int   `json:"a"` // line and column of the entry's label
+	Places  [][2]int `json:"p"` // those of the entry's position, then of the fields around it, inner ones first
 }
 
 func factsKey(id string) Key { return keyOf("leaf", id) }
+
+// declares notes what a known leaf declares: the entry that it owns.
+func (o *owners) declares(s source) {
+	note(&o.entries, entryKey{s.leaf.kind, s.leaf.name}, declared{ownerOf(s.path), s.at})
+}
+
+// entry is where a leaf declares its entry, if it owns it.
+func (o *owners) entry(s source) (Position, bool) {
+	if !s.leaf.ok() || !ownerOf(s.path).owns(s.leaf.path()) {
+		return Position{}, false
+	}
+	all := o.entries[entryKey{s.leaf.kind, s.leaf.name}]
+	i := slices.IndexFunc(all, func(d declared) bool { return d.at.File == s.path })
+	if i < 0 {
+		return Position{}, false
+	}
+	return all[i].at, true
+}
 
 // Known gives the size of the registry file at a path when a cache knows it by the name of its bytes: [Compile] may never need them then.
 func Known(c Cache, path, id string) (size int, ok bool) {
@@ -87,12 +106,13 @@ func factsOf(c Cache, id string) (f facts, fragment []byte, ok bool) {
 }
 
 // keepFacts keeps what a leaf is, and where it declares its entry. Only a leaf that nothing is wrong with is kept, so that no finding is
-// ever lost.
+// ever lost, and only one that owns what it declares.
 func (c *compiler) keepFacts(s source, own index) {
-	if c.cache == nil || s.id == "" || !s.leaf.ok() {
+	at, owned := c.owners.entry(s)
+	if c.cache == nil || s.id == "" || !owned {
 		return
 	}
-	f := facts{Size: len(s.data), Kind: s.leaf.kind, Name: s.leaf.name, Literal: s.literal, Reads: s.reads}
+	f := facts{Size: len(s.data), Kind: s.leaf.kind, Name: s.leaf.name, Literal: s.literal, Reads: s.reads, At: [2]int{at.Line, at.Column}}
 	for p := FieldPath(s.leaf.path()...); p != ""; p = parentPath(p) {
 		f.Places = append(f.Places, [2]int{own[p].Line, own[p].Column})
 	}
@@ -117,6 +137,10 @@ func (c *compiler) recall(f File) (s source, size int, ok bool) {
 		path: f.Path, data: f.Data, id: id, leaf: leaf{kind: got.Kind, name: got.Name, literal: got.Literal},
 		literal: got.Literal, fragment: fragment, reads: got.Reads, known: true,
 	}
+	if !ownerOf(f.Path).owns(s.leaf.path()) {
+		return source{}, 0, false // content is known, and is in the wrong place
+	}
+	s.at = Position{File: f.Path, Line: got.At[0], Column: got.At[1]}
 	p := FieldPath(s.leaf.path()...)
 	for _, at := range got.Places {
 		c.where.index.add(p, Position{File: f.Path, Line: at[0], Column: at[1]})

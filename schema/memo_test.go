@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -85,6 +86,9 @@ func compare(t *rapid.T, files []File, got Compiled) {
 	if diff := cmp.Diff(apart.Findings, got.Findings); diff != "" {
 		t.Fatalf("findings: -fresh +incremental\n%s\n%s", diff, dump(files))
 	}
+	if diff := cmp.Diff(apart.Unowned, got.Unowned); diff != "" {
+		t.Fatalf("unowned: -fresh +incremental\n%s\n%s", diff, dump(files))
+	}
 	for path, at := range apart.Positions {
 		if now := got.At(path); now != at {
 			t.Fatalf("%s is at %+v, incrementally at %+v\n%s", path, at, now, dump(files))
@@ -103,7 +107,7 @@ func editFiles(t *rapid.T, files map[string]string) {
 	}
 	switch rapid.SampledFrom([]string{"add", "change", "remove", "rename", "shared", "twice", "broken", "generation", "literal", "nothing"}).Draw(t, "edit") {
 	case "add", "change":
-		files["hosts/"+name+"-0.cue"] = host()
+		files["hosts/p0/"+name+".cue"] = host()
 	case "twice":
 		files["hosts/other/"+name+".cue"] = host()
 	case "remove":
@@ -113,7 +117,8 @@ func editFiles(t *rapid.T, files map[string]string) {
 	case "rename":
 		if strings.HasPrefix(path, "hosts/") {
 			delete(files, path)
-			files["hosts/renamed/"+strings.ReplaceAll(path, "/", "-")] = text
+			to := rapid.SampledFrom([]string{"hosts/renamed/" + filepath.Base(path), "hosts/" + name + ".cue", "services/" + name + ".cue", name + ".cue"})
+			files[to.Draw(t, "to")] = text
 		}
 	case "shared":
 		lines := strings.Split(files["shared.cue"], "\n")
@@ -129,7 +134,7 @@ func editFiles(t *rapid.T, files map[string]string) {
 	case "generation":
 		files["generation.cue"] = fmt.Sprintf("package fleet\n\nregistry: service_directory: generation: %d\n", rapid.IntRange(1, 99).Draw(t, "generation"))
 	case "literal":
-		files["hosts/"+name+"-0.cue"] = "package fleet\n\nregistry: hosts: " + name + ": {zone: \"z1\", labels: n: \"" + rapid.StringMatching("[a-z]{0,3}").Draw(t, "label") + "\"}\n"
+		files["hosts/p0/"+name+".cue"] = "package fleet\n\nregistry: hosts: " + name + ": {zone: \"z1\", labels: n: \"" + rapid.StringMatching("[a-z]{0,3}").Draw(t, "label") + "\"}\n"
 	}
 }
 

@@ -38,6 +38,7 @@ type source struct {
 	reads    []string // names that expressions of the file begin with
 	labels   []string // of a literal shared file: names of its fields
 	known    bool     // what is said here comes from the cache; the file was not read
+	at       Position // of a known leaf: the label of its entry
 }
 
 // parse reads every file, refuses what is too large to evaluate or reaches outside, and indexes what is declared where.
@@ -45,25 +46,16 @@ func (c *compiler) parse(files []File) []source {
 	out := make([]source, 0, len(files))
 	for _, f := range files {
 		if s, ok := c.known[f.Path]; ok {
+			c.owners.declares(s)
 			out = append(out, s)
 			continue
 		}
 		c.begin(phaseParse, f.Path)
-		text, unbalanced, refused := gateTokens(f)
-		if refused != nil {
-			c.findings.add(*refused)
-			continue
+		file, fs := parseText(f)
+		if len(fs) == 0 {
+			fs = gateSyntax(f.Path, file, packageName)
 		}
-		file, err := parseCUE(f.Path, text)
-		if err != nil {
-			c.findings.add(syntaxFindings(err)...)
-			continue
-		}
-		if unbalanced != nil {
-			c.findings.add(*unbalanced)
-			continue
-		}
-		if fs := gateSyntax(f.Path, file); len(fs) > 0 {
+		if len(fs) > 0 {
 			c.findings.add(fs...)
 			continue
 		}
@@ -75,7 +67,8 @@ func (c *compiler) parse(files []File) []source {
 // source says what one file is.
 func (c *compiler) source(f File, file *ast.File) source {
 	s := source{path: f.Path, data: f.Data, id: c.options.IDs[f.Path], leaf: leafOf(file)}
-	before := c.findings.offered
+	before := c.findings.offered + len(c.owners.unowned)
+	c.owners.look(f.Path, file)
 	own := index{}
 	if s.leaf.ok() {
 		s.literal = s.leaf.literal
@@ -102,14 +95,14 @@ func (c *compiler) source(f File, file *ast.File) source {
 		c.where.index.add(p, at)
 	}
 	s.leaf = s.leaf.withoutTree()
-	if before == c.findings.offered {
+	if before == c.findings.offered+len(c.owners.unowned) {
 		c.keepFacts(s, own)
 	}
 	return s
 }
 
-func parseCUE(name string, data []byte) (*ast.File, error) {
-	return parser.ParseFile(name, data, parser.Version(languageVersion))
+func parseCUE(name string, data []byte, options ...parser.Option) (*ast.File, error) {
+	return parser.ParseFile(name, data, append(options, parser.Version(languageVersion))...)
 }
 
 func syntaxFindings(err error) []fleet.Finding {
@@ -134,16 +127,16 @@ var (
 )
 
 // gateSyntax refuses a tree that is too large or reaches outside, at the first node that does.
-func gateSyntax(name string, file *ast.File) []fleet.Finding {
+func gateSyntax(name string, file *ast.File, pkg string) []fleet.Finding {
 	g := syntaxGate{name: name}
-	if p := file.PackageName(); p != packageName {
+	if p := file.PackageName(); p != pkg {
 		at := Position{name, 1, 1}
 		for _, d := range file.Decls {
 			if clause, ok := d.(*ast.Package); ok {
 				at = position(clause.Name.Pos())
 			}
 		}
-		g.refuse(RulePackage, at, sayPackage(p), hintPackage)
+		g.refuse(RulePackage, at, sayPackage(p, pkg), hintPackage(pkg))
 	}
 	g.entries(file, len(file.Decls))
 	ast.Walk(file, g.enter, g.leave)

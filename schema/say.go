@@ -3,6 +3,8 @@ package schema
 import (
 	"fmt"
 	"strings"
+
+	"stado.internal/stado/fleet"
 )
 
 // The sentences of this package. A finding's message says what is refused; its hint says what to do.
@@ -41,11 +43,18 @@ func sayDepth() string  { return fmt.Sprintf("the value nests more than %d deep"
 func sayNodes() string  { return fmt.Sprintf("the file has more than %d syntax nodes", maxNodes) }
 func sayFields() string { return fmt.Sprintf("one literal has more than %d entries", maxFields) }
 
-func sayPackage(name string) string {
+func sayPackage(name, want string) string {
 	if name == "" {
 		return "the file has no package clause"
 	}
+	if want != packageName {
+		return fmt.Sprintf("the file is of package %s; a file below %s/ is of package %s", name, want, want)
+	}
 	return fmt.Sprintf("the file is of package %s; a registry file is of package %s", name, packageName)
+}
+
+func hintPackage(want string) string {
+	return fmt.Sprintf("write `package %s` in its first line", want)
 }
 
 func sayUnknown(label string) string { return fmt.Sprintf("unknown field `%s`", label) }
@@ -88,30 +97,48 @@ func sayMore(n int) string {
 
 func sayRender(err error) string { return "cannot render the compiled document: " + err.Error() }
 
+func sayUnformattable(worse fleet.Finding) string {
+	return fmt.Sprintf("the canonical form of the file is no CUE: %s in its line %d", worse.Message, worse.Line)
+}
+
 func sayInternal(what any) string {
 	return fmt.Sprintf("the CUE evaluator failed on this registry: %v", what)
 }
 
 const (
-	hintSplit     = "split it over several files"
-	hintDocument  = "look for a comprehension or a template that repeats more than it should"
-	hintMerge     = "finish the merge and commit the file again"
-	hintLFS       = "commit the file itself: git lfs untrack '*.cue', then git add --renormalize ."
-	hintBOM       = "save the file as UTF-8 without a byte order mark"
-	hintLineEnds  = "save the file with Unix line ends: sed -i 's/\\r$//' FILE, and git config core.autocrlf input"
-	hintText      = "save the file as UTF-8 text"
-	hintRename    = "rename one of them"
-	hintPath      = "rename it: letters, digits, dots, underscores and hyphens, at most 128 in a name, at most 16 names in a path"
-	hintModule    = "keep cue.mod/module.cue and cue.mod/pkg only"
-	hintAttribute = "remove the attribute and write the value itself"
-	hintImport    = "a registry may import stado.internal/schema, strings, net, list, struct, regexp and strconv"
-	hintPackage   = "write `package fleet` in its first line"
-	hintFlatten   = "write the value less deeply nested"
-	hintConflict  = "set the value in one place"
-	hintBindClash = "give one of them another bind"
-	hintOtherLeaf = "move the common value to a definition (#…) in a shared file and let both files use it"
-	hintOutside   = "write it under `registry:`, or start its name with _ or # if it is a template"
-	hintMore      = "correct these and run again"
-	hintConcrete  = "write the value itself"
-	hintGeneral   = "add a file generation.cue that says registry: service_directory: generation: 1"
+	hintUnformattable = "write what stands there in the usual way, numbers without leading zeros, and format again"
+	hintSplit         = "split it over several files"
+	hintDocument      = "look for a comprehension or a template that repeats more than it should"
+	hintLFS           = "commit the file itself: git lfs untrack '*.cue', then git add --renormalize ."
+	hintBOM           = "save the file as UTF-8 without a byte order mark"
+	hintLineEnds      = "save the file with Unix line ends: sed -i 's/\\r$//' FILE, and git config core.autocrlf input"
+	hintText          = "save the file as UTF-8 text"
+	hintRename        = "rename one of them"
+	hintPath          = "rename it: letters, digits, dots, underscores and hyphens, at most 128 in a name, at most 16 names in a path"
+	hintModule        = "keep cue.mod/module.cue and cue.mod/pkg only"
+	hintAttribute     = "remove the attribute and write the value itself"
+	hintImport        = "a registry may import stado.internal/schema, strings, net, list, struct, regexp and strconv"
+	hintFlatten       = "write the value less deeply nested"
+	hintBindClash     = "give one of them another bind"
+	hintOtherLeaf     = "move the common value to a definition (#…) in a shared file and let both files use it"
+	hintOutside       = "write it under `registry:`, or start its name with _ or # if it is a template"
+	hintMore          = "correct these and run again"
+	hintConcrete      = "write the value itself"
+	hintGeneral       = "add a file generation.cue that says registry: service_directory: generation: 1"
 )
+
+// hintMerge is what to do about a merge that was committed half done. Nobody needs to choose between two generations.
+func hintMerge(file string) string {
+	if file == generationFile {
+		return "take either number and run stado bump --onto origin/main, which raises it above both"
+	}
+	return "finish the merge and commit the file again"
+}
+
+// hintConflict is what to do about two values of one field.
+func hintConflict(fieldPath string) string {
+	if fieldPath == directoryLabel+".generation" {
+		return "keep one number and run stado bump --onto origin/main, which raises it above both"
+	}
+	return "set the value in one place"
+}

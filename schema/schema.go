@@ -93,6 +93,8 @@ type Compiled struct {
 	// Positions says where the files give a value, by field path (see [FieldPath] and Options.Sparse). A value that comes out of a template
 	// has none.
 	Positions map[string]Position
+	// Unowned are the places where a file gives what another one owns. They refuse nothing here; the policies do.
+	Unowned []Unowned
 	// Counts says how much was evaluated.
 	Counts Counts
 	// Err says that Options.Read failed; there is no document then, and the findings are not all.
@@ -128,7 +130,7 @@ type compiler struct {
 	// evaluate turns one unit of work into fragments; it is called from several goroutines.
 	evaluate func(unit) fragments
 	// session gives a way to evaluate a few units one after the other.
-	session func() func(unit) fragments
+	session  func() func(unit) fragments
 	literal  *literal.Schema // nil: nothing is admitted without the evaluator
 	cache    Cache
 	known    map[string]source // files that the cache knows, by path
@@ -138,6 +140,7 @@ type compiler struct {
 	files    map[string][]byte
 	findings collector
 	where    *places
+	owners   owners
 	counts   Counts
 	err      error
 }
@@ -155,7 +158,9 @@ func (c *compiler) compile(files []File) Compiled {
 	if !c.options.Sparse {
 		c.where.all()
 	}
-	out := Compiled{Findings: c.findings.list(), Positions: c.where.index, Counts: c.counts, Err: c.err, places: c.where}
+	out := Compiled{
+		Findings: c.findings.list(), Positions: c.where.index, Unowned: c.owners.list(), Counts: c.counts, Err: c.err, places: c.where,
+	}
 	if out.Findings.Refuses() || out.Err != nil {
 		return out
 	}

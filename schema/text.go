@@ -21,7 +21,7 @@ func Format(f File) (out []byte, findings fleet.Findings) {
 			out, findings = nil, fleet.Findings{refusal(RuleSyntax, Position{File: f.Path}, "", sayInternal(what))}
 		}
 	}()
-	file, findings := parseText(f)
+	file, findings := parseWhole(f, parser.ParseComments)
 	if findings != nil {
 		return nil, findings
 	}
@@ -29,22 +29,31 @@ func Format(f File) (out []byte, findings fleet.Findings) {
 	if err != nil {
 		return nil, syntaxFindings(err)
 	}
+	// The formatter writes some numbers that the parser admits (00.M) as text that it does not: no file may become worse than it was.
+	if _, worse := parseWhole(File{f.Path, out}); worse != nil {
+		return nil, fleet.Findings{hinted(refusal(RuleSyntax, Position{File: f.Path}, "", sayUnformattable(worse[0])), hintUnformattable)}
+	}
 	return out, nil
 }
 
-// parseText parses a file with its comments, through the gates that bound what parsing can cost.
-func parseText(f File) (*ast.File, fleet.Findings) {
+// parseWhole parses one file through the gates of text, which bound what parsing can cost.
+func parseWhole(f File, options ...parser.Option) (*ast.File, fleet.Findings) {
 	if len(f.Data) > maxFileBytes {
 		return nil, fleet.Findings{hinted(refusal(RuleFileSize, Position{File: f.Path}, "", sayFileSize(len(f.Data))), hintSplit)}
 	}
 	if finding, bad := gateText(f); bad {
 		return nil, fleet.Findings{finding}
 	}
+	return parseText(f, options...)
+}
+
+// parseText parses text whose bytes passed their gate.
+func parseText(f File, options ...parser.Option) (*ast.File, fleet.Findings) {
 	text, unbalanced, refused := gateTokens(f)
 	if refused != nil {
 		return nil, fleet.Findings{*refused}
 	}
-	file, err := parser.ParseFile(f.Path, text, parser.Version(languageVersion), parser.ParseComments)
+	file, err := parseCUE(f.Path, text, options...)
 	switch {
 	case err != nil:
 		return nil, syntaxFindings(err)
@@ -81,7 +90,7 @@ func SetGeneration(f File, g fleet.Generation) (text []byte, before fleet.Genera
 }
 
 func generation(f File) (*ast.BasicLit, fleet.Generation, error) {
-	file, findings := parseText(f)
+	file, findings := parseWhole(f, parser.ParseComments)
 	if findings != nil {
 		return nil, 0, fmt.Errorf("cannot read the generation: %s", findings[0])
 	}

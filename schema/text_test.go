@@ -83,6 +83,7 @@ func TestFormatRefusals(t *testing.T) {
 		"a: 1\n}":                      "f.cue:2:1",
 		"a: 1\n>>>>>>> theirs\n":       "f.cue:2:1",
 		"a: \"\xff\"":                  "f.cue:1:5",
+		"00.M":                         "f.cue",
 		"a: " + strings.Repeat("{", 9): "f.cue:",
 	} {
 		got, findings := Format(File{"f.cue", []byte(text)})
@@ -94,7 +95,7 @@ func TestFormatRefusals(t *testing.T) {
 
 // FuzzFormat: any text is refused or formatted, and what comes out can be formatted again.
 func FuzzFormat(f *testing.F) {
-	for _, s := range []string{"a: 1", "package x\n\n// c\na: b: {c: [1,2]}\n", "a: \"\\(b)\"", "#A: {...}\n", "a: 1 // x", "}", "let x = 1"} {
+	for _, s := range []string{"a: 1", "package x\n\n// c\na: b: {c: [1,2]}\n", "a: \"\\(b)\"", "#A: {...}\n", "a: 1 // x", "}", "let x = 1", "00.M"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

@@ -42,7 +42,7 @@ Exit status: 0 go on, 1 refused (findings on stderr), 2 usage.`,
 			if staged, err := repository.Staged(c.Context()); err != nil || !staged {
 				return asRefused(err)
 			}
-			if v.evaluator, err = evaluator(c.Context(), limits, v.dir); err != nil {
+			if v.evaluator, err = remembering(c.Context(), limits, v.dir); err != nil {
 				return refused(err)
 			}
 			answer, err := v.judge(c.Context())

@@ -43,6 +43,9 @@ malformed objects (receive.denyNonFastForwards, receive.denyDeletes, receive.fsc
 	return c
 }
 
+// protections are the settings by which a repository itself refuses what no agent would follow.
+var protections = []string{"receive.denyNonFastForwards", "receive.denyDeletes", "receive.fsckObjects"}
+
 // hookMark stands in every hook that we wrote, and so may replace.
 const hookMark = "# Written by `stado hook install`, which replaces it when it runs again."
 
@@ -81,7 +84,7 @@ func (in installer) install(preCommit, preReceive bool) error {
 	if err := in.write(folder, map[string][]string{"pre-receive": line}); err != nil {
 		return err
 	}
-	for _, setting := range []string{"receive.denyNonFastForwards", "receive.denyDeletes", "receive.fsckObjects"} {
+	for _, setting := range protections {
 		if _, err := git(in.dir, "config", setting, "true"); err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 
 	"stado.internal/stado/agent/config"
 	"stado.internal/stado/fleet"
+	"stado.internal/stado/policies"
 	"stado.internal/stado/reconcile/source"
 )
 
@@ -50,7 +51,7 @@ Exit status: 0 take the push, 1 refuse it (findings on stderr), 2 usage.`,
 				return refused(err)
 			}
 			r.repository = source.Repository{Dir: dir, Env: os.Environ()}
-			if r.evaluator, err = evaluator(c.Context(), limits, "."); err != nil {
+			if r.evaluator, err = remembering(c.Context(), limits, "."); err != nil {
 				return refused(err)
 			}
 			return asRefused(r.receive(c.Context(), c.InOrStdin()))
@@ -139,8 +140,9 @@ func (r receiver) judge(ctx context.Context, u update) error {
 // walk judges commits, oldest first, each against the last admitted one. Only the last of them must be admitted: that is the one which
 // agents end at.
 func (r receiver) walk(ctx context.Context, held source.Verdict, chain []string) error {
+	start := held.Commit
 	for i, commit := range chain {
-		next, findings, err := r.step(ctx, held, commit)
+		next, findings, err := r.step(ctx, held, commit, held.Commit == start)
 		if err != nil {
 			return err
 		}
@@ -164,18 +166,22 @@ func (r receiver) walk(ctx context.Context, held source.Verdict, chain []string)
 	return nil
 }
 
-func (r receiver) step(ctx context.Context, held source.Verdict, commit string) (source.Verdict, fleet.Findings, error) {
+// step judges one commit. settled says that the repository holds the one before it; what a push only brings can be read by git alone, and
+// the fleet's own policies in it judge when it is settled too.
+func (r receiver) step(ctx context.Context, held source.Verdict, commit string, settled bool) (source.Verdict, fleet.Findings, error) {
 	next, err := r.evaluator.Tree(ctx, r.repository, commit, r.path)
 	if err != nil {
 		return next, nil, err
 	}
 	findings := append(next.Findings, driftFindings(next.Drift)...)
 	if held.Document != nil && next.Document != nil {
-		change, err := judgeChange(held, next)
+		before := held
+		before.Policies = before.Policies && settled
+		change, err := r.evaluator.Judge(ctx, r.repository.Dir, before, next)
 		if err != nil {
 			return next, nil, err
 		}
-		findings = append(findings, change...)
+		findings = policies.Together(findings, change)
 	}
 	if next.Document == nil && !findings.Refuses() {
 		return next, nil, errors.New("the evaluation gave neither a document nor a reason")

@@ -51,7 +51,7 @@ Exit status: 0 admitted, 1 refused (findings on stdout), 2 usage.`,
 				return misused(fmt.Errorf("--format is %q (write %s)", format, strings.Join(formats(), ", ")))
 			}
 			var err error
-			if v.evaluator, err = evaluator(c.Context(), limits, v.dir); err != nil {
+			if v.evaluator, err = remembering(c.Context(), limits, v.dir); err != nil {
 				return refused(err)
 			}
 			answer, err := v.judge(c.Context())
@@ -76,9 +76,18 @@ Exit status: 0 admitted, 1 refused (findings on stdout), 2 usage.`,
 	return c
 }
 
-// evaluator judges registries in children of this program. What it finds in the repository that dir lies in, it keeps there.
-func evaluator(ctx context.Context, limits config.Evaluation, dir string) (source.Evaluator, error) {
+// evaluator judges registries in children of this program.
+func evaluator(limits config.Evaluation) (source.Evaluator, error) {
 	child, err := childCommand()
+	if err != nil {
+		return source.Evaluator{}, err
+	}
+	return source.Evaluator{Runner: agent.Child(child, limits)}, nil
+}
+
+// remembering is [evaluator] for judgements that are made again and again: what files come to is kept in the repository that dir lies in.
+func remembering(ctx context.Context, limits config.Evaluation, dir string) (source.Evaluator, error) {
+	e, err := evaluator(limits)
 	if err != nil {
 		return source.Evaluator{}, err
 	}
@@ -86,7 +95,8 @@ func evaluator(ctx context.Context, limits config.Evaluation, dir string) (sourc
 	if err != nil {
 		return source.Evaluator{}, err
 	}
-	return source.Evaluator{Runner: agent.Child(child, limits), Results: repository.ResultsFolder(ctx), Sparse: true}, nil
+	e.Results, e.Sparse = repository.ResultsFolder(ctx), true
+	return e, nil
 }
 
 // sayCounts says what an evaluation did.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"stado.internal/stado/fleet"
 	"stado.internal/stado/policies"
@@ -106,16 +107,16 @@ func (v vetter) change(ctx context.Context, answer *vetAnswer, next source.Verdi
 		})
 		return nil
 	}
-	findings, err := judgeChange(base, next)
+	findings, err := v.evaluator.Judge(ctx, v.dir, base, next)
 	if err != nil {
-		return err
+		return fmt.Errorf("cannot judge the change from %s: %w", rev, err)
 	}
 	if v.base != "" {
 		for i := range findings {
-			findings[i].Hint = bumpHint(findings[i], v.base)
+			findings[i].Hint = strings.ReplaceAll(findings[i].Hint, policies.Upstream, v.base) // it is the base that a command must name
 		}
 	}
-	answer.Findings = append(answer.Findings, findings...)
+	answer.Findings = policies.Together(answer.Findings, findings)
 	return nil
 }
 
@@ -137,31 +138,6 @@ func (v vetter) baseOf(ctx context.Context, next source.Verdict) (string, error)
 		return "HEAD", nil
 	}
 	return "", nil
-}
-
-// bumpHint names the command that repairs a generation which others have taken since, as two pull requests do that both wrote the next
-// number and merged without a conflict.
-func bumpHint(f fleet.Finding, base string) string {
-	if f.Rule != policies.RuleReused && f.Rule != policies.RuleRollback {
-		return f.Hint
-	}
-	return "run `stado bump --onto " + base + "` and commit generation.cue: " + f.Hint
-}
-
-// judgeChange judges the step from one registry to the next; both compile.
-func judgeChange(base, next source.Verdict) (fleet.Findings, error) {
-	before, err := fleet.Decode(base.Document)
-	if err != nil {
-		return nil, err
-	}
-	after, err := fleet.Decode(next.Document)
-	if err != nil {
-		return nil, err
-	}
-	return policies.Judge(
-		policies.Revision{Registry: before, Digest: base.Digest, Positions: base.Positions},
-		policies.Revision{Registry: after, Digest: next.Digest, Positions: next.Positions, AllowEmptyFleet: next.AllowEmptyFleet},
-	), nil
 }
 
 // Rules of findings that only the command line makes.

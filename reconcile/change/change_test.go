@@ -453,12 +453,16 @@ func TestReplaceParts(t *testing.T) {
 			"generation.cue hosts/a1.cue hosts/a3.cue policies.cue registry.cue services/wiki.cue shared.cue",
 		},
 		{
-			`{"service_directory": {"generation": 43, "authority": {"remote": "https://forge.example/f.git"}}, "hosts": {"a3": {"region": "eu"}}}`,
+			`{"service_directory": {"generation": 43}, "hosts": {"a3": {"region": "eu"}}}`,
+			"generation.cue hosts/a3.cue registry.cue shared.cue",
+		},
+		{
+			`{"service_directory": {"generation": 44, "authority": {"remote": "https://forge.example/f.git", "epoch": 1}}, "hosts": {"a3": {"region": "eu"}}}`,
 			"authority.cue generation.cue hosts/a3.cue registry.cue shared.cue",
 		},
 		{
-			`{"service_directory": {"generation": 44, ` + wiki + `}, "hosts": {"a1": {"zone": "x"}}}`,
-			"generation.cue hosts/a1.cue registry.cue services/wiki.cue shared.cue",
+			`{"service_directory": {"generation": 45, "authority": {"remote": "https://forge.example/f.git", "epoch": 1}, ` + wiki + `}, "hosts": {"a1": {"zone": "x"}}}`,
+			"authority.cue generation.cue hosts/a1.cue registry.cue services/wiki.cue shared.cue",
 		},
 	} {
 		if err := push(tc.document); err != nil {

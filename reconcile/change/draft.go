@@ -21,6 +21,7 @@ type Draft struct {
 	Positions map[string]schema.Position
 	Subject   Subject // what the commit says; the edit sets it
 
+	verdict       source.Verdict    // on the base
 	base          map[string][]byte // the base's files, by path
 	open          map[string]*edit.File
 	removed       map[string]bool
@@ -31,7 +32,7 @@ type Draft struct {
 func newDraft(commit string, v source.Verdict, registry *fleet.Registry, files map[string][]byte) *Draft {
 	return &Draft{
 		Commit: commit, Document: v.Document, Digest: v.Digest, Registry: registry, Positions: v.Positions,
-		base: files, open: map[string]*edit.File{}, removed: map[string]bool{},
+		verdict: v, base: files, open: map[string]*edit.File{}, removed: map[string]bool{},
 	}
 }
 

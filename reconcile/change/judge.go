@@ -7,7 +7,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 
 	"stado.internal/stado/fleet"
 	"stado.internal/stado/policies"
@@ -23,26 +22,19 @@ func (o Options) judge(ctx context.Context, scratch string, d *Draft, changed ma
 	if err != nil {
 		return nil, "", err
 	}
-	findings := slices.Clone(v.Findings)
 	if v.Document == nil {
-		return nil, "", &RefusedError{Message: sayResultRefused, Findings: findings}
+		return nil, "", &RefusedError{Message: sayResultRefused, Findings: v.Findings}
 	}
 	next, err := fleet.Decode(v.Document)
 	if err != nil {
 		return nil, "", err
 	}
-	stamped := d.Registry.Policies.GenerationMode == fleet.GenerationStamped
-	for _, f := range policies.Judge(
-		policies.Revision{Registry: d.Registry, Digest: d.Digest, Positions: d.Positions},
-		policies.Revision{Registry: next, Digest: v.Digest, Positions: v.Positions, AllowEmptyFleet: o.AllowEmptyFleet},
-	) {
-		if stamped && f.Rule == policies.RuleReused {
-			continue // the number is raised after the merge, by one job
-		}
-		findings = append(findings, f)
+	v.AllowEmptyFleet = o.AllowEmptyFleet
+	judged, err := o.Evaluator.Judge(ctx, o.Dir, d.verdict, v)
+	if err != nil {
+		return nil, "", err
 	}
-	if findings.Refuses() {
-		findings.Sort()
+	if findings := policies.Together(v.Findings, judged); findings.Refuses() {
 		return nil, "", &RefusedError{Message: sayResultRefused, Findings: findings}
 	}
 	return next, v.Digest, nil

@@ -23,6 +23,7 @@ type judgement struct {
 	Generation fleet.Generation           `json:"generation,omitempty"`
 	Findings   fleet.Findings             `json:"findings,omitempty"`
 	Positions  map[string]schema.Position `json:"positions,omitempty"`
+	Policies   bool                       `json:"policies,omitempty"` // there are policies of the fleet's own
 	Counts     schema.Counts              `json:"counts"`
 }
 
@@ -41,13 +42,18 @@ func (e evaluation) judge(set fileSet, cache *results.Cache, p func(sandbox.Prog
 	if c.Err != nil {
 		return judgement{}, c.Err
 	}
-	if c.Registry != nil {
-		c.Findings = schema.Limit(append(c.Findings, policies.Check(c)...))
-	}
 	if cache != nil {
 		_ = cache.Save() // without it the next evaluation takes longer
 	}
-	j := judgement{Document: c.Document, Digest: c.Digest, Findings: c.Findings, Positions: c.Positions, Counts: c.Counts}
+	c.Findings = append(c.Findings, policies.Check(c)...)
+	if c.Registry != nil {
+		c.Findings = append(c.Findings, policies.CheckOwn(set.files, c.Document, beginPolicies(p))...)
+	}
+	c.Findings = schema.Limit(c.Findings)
+	j := judgement{
+		Document: c.Document, Digest: c.Digest, Findings: c.Findings, Positions: c.Positions, Policies: len(schema.PolicyFiles(set.files)) > 0,
+		Counts: c.Counts,
+	}
 	if c.Registry != nil {
 		j.Generation = c.Registry.Directory.Generation
 	}

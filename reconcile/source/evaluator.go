@@ -25,6 +25,7 @@ type Verdict struct {
 	Digest    string
 	Findings  fleet.Findings
 	Positions map[string]schema.Position
+	Policies  bool   // there are policies of the fleet's own
 	Parent    string // full object id of the first parent; empty for a root commit, and for what is no commit
 	// AllowEmptyFleet: the commit says in a trailer that the last host is removed on purpose.
 	AllowEmptyFleet bool
@@ -89,7 +90,8 @@ func (e Evaluator) run(ctx context.Context, task string, request any, where stri
 	}
 	return Verdict{
 		Commit: reply.Commit, Document: reply.Document, Digest: reply.Digest, Findings: schema.Limit(reply.Findings), Positions: reply.Positions,
-		Parent: reply.Parent, AllowEmptyFleet: reply.AllowEmptyFleet, Drift: reply.Drift, Counts: reply.Counts,
+		Policies: reply.Policies, Counts: reply.Counts,
+		Parent: reply.Parent, AllowEmptyFleet: reply.AllowEmptyFleet, Drift: reply.Drift,
 	}, nil
 }
 
@@ -113,7 +115,7 @@ func workTree(_ context.Context, r localRequest, p func(sandbox.Progress)) (loca
 	if err != nil {
 		return localReply{}, localFailure(err, r.Dir)
 	}
-	return r.judged(named(files), r.open(), findings, p)
+	return r.judged(withNames(files), r.open(), findings, p)
 }
 
 func (e evaluation) judged(set fileSet, cache *results.Cache, findings fleet.Findings, p func(sandbox.Progress)) (localReply, error) {

@@ -121,6 +121,7 @@ type fetcher struct {
 	request fetchRequest
 	tracker *tracker
 	st      *filesystem.Storage
+	thin    bool    // the pack builds on objects of the store
 	words   remarks // of the remote's git, beside the pack
 }
 
@@ -155,6 +156,13 @@ func (f *fetcher) download(ctx context.Context) (plumbing.Hash, error) {
 			err = storeFailure(ctx, err, PhaseStore)
 		}
 		return tip, err
+	}
+	if b, ok := w.(bundleWire); ok {
+		needs, err := b.needs(f.st)
+		if err != nil {
+			return tip, err
+		}
+		f.thin = len(needs) > 0
 	}
 	req := packp.NewUploadPackRequestFromCapabilities(adv.Capabilities)
 	if adv.Capabilities.Supports(capability.NoProgress) {
@@ -216,6 +224,9 @@ func (f *fetcher) unpack(in io.Reader, req *packp.UploadPackRequest) error {
 		d := sideband.NewDemuxer(kind, in)
 		d.Progress = &f.words
 		in = d
+	}
+	if f.thin {
+		return unpackThin(f.st, in)
 	}
 	return packfile.UpdateObjectStorage(f.st, in)
 }

@@ -21,12 +21,13 @@ type Git struct {
 	log  *slog.Logger
 
 	mu       sync.Mutex
-	last     *memory            // the last poll whose answer stays; nil when there is none
-	resume   resume             // where the next offer goes on
-	verdicts map[string]verdict // of the commits of the last offer, by commit
-	retry    int                // polls until what is not final is judged again; 0: everything is final
-	hopeless *hopeless          // nil when there is none
-	packs    int                // of the store, when last written
+	last     *memory                   // the last poll whose answer stays; nil when there is none
+	resume   resume                    // where the next offer goes on
+	verdicts map[string]verdict        // of the commits of the last offer, by commit
+	changes  map[change]fleet.Findings // what policies of the fleet's own said, of at most maxSteps changes
+	retry    int                       // polls until what is not final is judged again; 0: everything is final
+	hopeless *hopeless                 // nil when there is none
+	packs    int                       // of the store, when last written
 
 	maxSteps int // of one offer
 }
@@ -66,8 +67,11 @@ func New(opts Options) *Git {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Git{opts: opts, log: log, verdicts: map[string]verdict{}, maxSteps: maxSteps}
+	return &Git{opts: opts, log: log, verdicts: map[string]verdict{}, changes: map[change]fleet.Findings{}, maxSteps: maxSteps}
 }
+
+// String is the remote's address.
+func (g *Git) String() string { return g.opts.Remote.URL }
 
 // Poll asks the remote for its branch and gives what is new since held. The error is an [*Error] or the context's own. What a commit
 // itself does wrong is never an error but the findings of its step.
@@ -232,7 +236,7 @@ func (g *Git) relate(ctx context.Context, tip string, held Anchor) (Offer, []str
 	if err := g.run(ctx, taskWalk, request, &reply, 0); err != nil {
 		return Offer{}, nil, err
 	}
-	offer.Descends, offer.MergeBase, offer.Partial = reply.Descends, reply.MergeBase, reply.More
+	offer.Descends, offer.MergeBase, offer.Partial, offer.Policies = reply.Descends, reply.MergeBase, reply.More, reply.Policies
 	return offer, reply.Commits, nil
 }
 
@@ -270,6 +274,7 @@ func (g *Git) step(ctx context.Context, commit string) (_ verdict, lasting bool,
 	return verdict{step: Step{
 		Commit: commit, Parent: reply.Parent, Time: reply.Time, Author: reply.Author, Subject: reply.Subject, Trailers: reply.Trailers,
 		Document: reply.Document, Digest: reply.Digest, Generation: reply.Generation, Findings: reply.Findings, Positions: reply.Positions,
+		Policies: reply.Policies,
 	}, final: final}, lasting, nil
 }
 

@@ -71,7 +71,7 @@ type filesRequest struct {
 }
 
 func givenFiles(_ context.Context, r filesRequest, p func(sandbox.Progress)) (localReply, error) {
-	return r.judged(named(r.Files), r.open(), nil, p)
+	return r.judged(withNames(r.Files), r.open(), nil, p)
 }
 
 // listGate is a gate over a listing.

@@ -45,8 +45,8 @@ type fileSet struct {
 	read  func(path string) ([]byte, error)
 }
 
-// named is a set of files whose contents have git's names.
-func named(files []schema.File) fileSet {
+// withNames is a set of files whose contents have git's names.
+func withNames(files []schema.File) fileSet {
 	ids := make(map[string]string, len(files))
 	for _, f := range files {
 		ids[f.Path] = plumbing.ComputeHash(plumbing.BlobObject, f.Data).String()

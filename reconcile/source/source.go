@@ -37,6 +37,8 @@ type Step struct {
 	// Positions says where the commit gives service_directory.generation, service_directory.authority, service_directory, hosts and
 	// policies, as far as it does.
 	Positions map[string]schema.Position
+	// Policies says that the commit has policies of the fleet's own. They judge what follows on it.
+	Policies bool
 }
 
 // Offer is what a remote has, seen from what is held. It is shared with the [Git] that made it and must not be changed.
@@ -49,6 +51,8 @@ type Offer struct {
 	Descends bool
 	// MergeBase is the nearest commit that Tip and the held commit have in common; empty when they have none, or none is known here.
 	MergeBase string
+	// Policies says that the held commit has policies of the fleet's own; false when no commit is held, or when there are no Steps.
+	Policies bool
 	// Steps are commits in the order in which they are to be judged, each against the one admitted before it, the first one against
 	// what is held. When Tip descends from the held commit they are the commits of Tip's first-parent chain that descend from it too,
 	// oldest first and without it: none when it is Tip. Otherwise, and when no commit is held, Tip is the only step.

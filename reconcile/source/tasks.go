@@ -17,8 +17,10 @@ const (
 	taskCompile  = "source.compile"
 	taskRevision = "source.revision"
 	taskWorkTree = "source.work-tree"
+	taskPolicies = "source.policies"
 	taskFiles    = "source.files"
 	taskTrace    = "source.trace"
+	taskBundle   = "source.bundle"
 )
 
 // Tasks are what the child can do for this package; the hidden verb of the command line gives them to [sandbox.Serve].
@@ -35,8 +37,10 @@ func Tasks() map[string]sandbox.Task {
 		taskCompile:  task(compile),
 		taskRevision: task(revision),
 		taskWorkTree: task(workTree),
+		taskPolicies: task(judgePolicies),
 		taskFiles:    task(givenFiles),
 		taskTrace:    task(trace),
+		taskBundle:   task(bundle),
 	}
 }
 

@@ -32,6 +32,8 @@ type walkReply struct {
 	MergeBase string   `json:"merge_base,omitempty"`
 	Commits   []string `json:"commits,omitempty"`
 	More      bool     `json:"more,omitempty"` // the branch goes on after the last of Commits
+	// Policies says that the held commit, when it is an ancestor, has policies of the fleet's own.
+	Policies bool `json:"policies,omitempty"`
 }
 
 func walk(ctx context.Context, r walkRequest) (walkReply, error) {
@@ -41,6 +43,11 @@ func walk(ctx context.Context, r walkRequest) (walkReply, error) {
 	reply, err := w.relate(plumbing.NewHash(r.Tip), plumbing.NewHash(r.Held))
 	if err != nil {
 		return walkReply{}, storeFailure(ctx, err, PhaseRead)
+	}
+	if reply.Descends {
+		if reply.Policies, err = w.policies(plumbing.NewHash(r.Held)); err != nil {
+			return walkReply{}, storeFailure(ctx, err, PhaseRead)
+		}
 	}
 	for i, c := range reply.Commits {
 		if c == r.After {
@@ -68,6 +75,15 @@ func (w walker) parents(h plumbing.Hash) ([]plumbing.Hash, error) {
 		return nil, fmt.Errorf("cannot read commit %s: %w", h, err)
 	}
 	return c.ParentHashes, nil
+}
+
+func (w walker) policies(h plumbing.Hash) (bool, error) {
+	c, err := readCommit(w.st, h)
+	if err != nil {
+		return false, fmt.Errorf("cannot read commit %s: %w", h, err)
+	}
+	_, found, err := policiesTree(w.st, c.TreeHash)
+	return found, err
 }
 
 // relate answers whether tip descends from held, and which first-parent commits lie between them. The usual case, held on the chain,

@@ -34,8 +34,11 @@ func openWire(r Remote, d Deadlines, t *tracker) (wire, error) {
 	if err != nil {
 		return nil, failure(KindUnreachable, PhaseConnect, r.URL, "the address is not a URL")
 	}
-	if u.Scheme == "file" {
+	switch u.Scheme {
+	case "file":
 		return localWire{remote: r, tracker: t}, nil
+	case bundleScheme:
+		return bundleWire{remote: r, tracker: t}, nil
 	}
 	return newHTTPWire(r, d, t)
 }

@@ -48,6 +48,7 @@ func (p part) missing() bool { return errors.Is(p.cause, fs.ErrNotExist) }
 // reading is the whole folder as it was read.
 type reading struct {
 	dir    string
+	raw    []byte // of the anchor
 	anchor part
 	slots  map[string]part
 	logged bool // the journal names an admission, so an anchor was once there
@@ -76,10 +77,11 @@ func Read(dir string) (View, error) {
 
 func load(dir string) reading {
 	r := reading{dir: dir, slots: map[string]part{}, now: time.Now()}
-	if raw, err := os.ReadFile(filepath.Join(dir, HeldFile)); err != nil {
+	var err error
+	if r.raw, err = os.ReadFile(filepath.Join(dir, HeldFile)); err != nil {
 		r.anchor.cause = unwrapPath(err)
 	} else {
-		r.anchor.held, r.anchor.cause = decodeHeld(raw)
+		r.anchor.held, r.anchor.cause = decodeHeld(r.raw)
 	}
 	for _, name := range []string{SlotA, SlotB} {
 		var p part

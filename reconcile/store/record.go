@@ -101,6 +101,11 @@ func verified(raw []byte, v any, field *string) error {
 	return nil
 }
 
+// below reports whether an anchor is one that a store which holds other must not fall back to.
+func (h Held) below(other Held) bool {
+	return h.Generation < other.Generation || h.Generation == other.Generation && h.Digest != other.Digest
+}
+
 func (h Held) encode() ([]byte, error) {
 	raw, err := json.Marshal(h)
 	if err != nil {

@@ -82,6 +82,13 @@ func sayLinesBad(path string, bad []int) error {
 	return fmt.Errorf("%s: line %d and %d more cannot be read", path, bad[0], len(bad)-1)
 }
 
+func sayUnreadable(path string, cause error) error {
+	return fmt.Errorf("this host's last-known-good copy cannot be read: %s: %w", path, cause)
+}
+
+// ErrOutdated is wrapped by a write that would rest on what is not held any more. Look at what is held now and decide again.
+var ErrOutdated = errors.New("another process has written the registry store since")
+
 // ErrFenced is wrapped by every refusal of [Store.Put] to hold less than it holds.
 var ErrFenced = errors.New("the store never goes back")
 

@@ -6,10 +6,12 @@
 package store
 
 import (
+	"bytes"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -17,14 +19,16 @@ import (
 	"stado.internal/stado/reconcile/durable"
 )
 
-// Store is the writer of one folder; an agent has one, under its lock. Reading methods are safe for concurrent use and never wait for
-// a write.
+// Store writes one folder. An agent has one for as long as it runs, and a command that hands a registry over has another one beside it:
+// a write takes the folder's lock and first takes over what somebody else has written since. Reading methods are safe for concurrent use,
+// never wait for a write, and say what was there at the last write or [Store.Reload].
 type Store struct {
 	folder durable.Folder
 	fault  func(point string) error
 
-	writing sync.Mutex // one write at a time; guards journal
+	writing sync.Mutex // one write at a time; guards journal and seen
 	journal journal
+	seen    []byte // the anchor's bytes that state comes from
 
 	mu    sync.Mutex // guards what follows
 	state state
@@ -41,17 +45,64 @@ func Open(dir string, fault func(point string) error) (*Store, error) {
 	if err := os.Chmod(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot use the registry store: %w", err)
 	}
-	if err := s.folder.Sweep(); err != nil {
+	unlock, err := s.folder.Lock()
+	if err != nil {
+		return nil, fmt.Errorf("cannot use the registry store: %w", err)
+	}
+	err = s.folder.Sweep()
+	if err == nil {
+		s.takeOver(load(dir))
+	}
+	if err := errors.Join(err, unlock()); err != nil {
 		return nil, fmt.Errorf("cannot use the registry store %s: %w", dir, err)
 	}
-	r := load(dir)
-	s.state = r.decide()
+	return s, nil
+}
+
+// Reload takes over what another process has written, and reports whether there was something. The error names a file that cannot be
+// read; what was known before stands.
+func (s *Store) Reload() (changed bool, err error) {
+	unlock, changed, err := s.exclusive()
+	if err != nil {
+		return false, sayUnreadable(s.folder.Path, err)
+	}
+	if r := load(s.folder.Path); !changed && r.anchor.cause != nil && !r.anchor.missing() {
+		err = sayUnreadable(r.path(HeldFile), r.anchor.cause)
+	}
+	return changed, errors.Join(err, unlock())
+}
+
+// exclusive begins a write: nobody else writes until unlock, and what was written by others is known.
+func (s *Store) exclusive() (unlock func() error, changed bool, err error) {
+	s.writing.Lock()
+	release, err := s.folder.Lock()
+	if err != nil {
+		s.writing.Unlock()
+		return nil, false, err
+	}
+	if raw, err := os.ReadFile(filepath.Join(s.folder.Path, HeldFile)); err == nil && !bytes.Equal(raw, s.seen) {
+		// A file that is damaged, or put back, while this runs is found at the next start, and healed by the next write.
+		if h, err := decodeHeld(raw); err == nil && !h.below(s.current().Held) {
+			s.takeOver(load(s.folder.Path))
+			changed = true
+		}
+	}
+	return func() error {
+		defer s.writing.Unlock()
+		return release()
+	}, changed, nil
+}
+
+// takeOver makes a reading what this store holds. The caller holds the folder's lock.
+func (s *Store) takeOver(r reading) {
+	s.seen = r.raw
+	s.become(r.decide())
+	s.journal = journal{}
 	s.journal.open(s.folder, s.fault)
 	if h := r.anchor.held; h != nil && h.Generation > s.journal.last.Generation {
 		s.journal.note(h.admission())
 	}
 	s.keepLog()
-	return s, nil
 }
 
 // Held is the anchor; ok is false when nothing is held. It may stand above [Store.Snapshot], or without one, when a slot is damaged.
@@ -88,12 +139,20 @@ func (s *Store) Damaged() bool {
 
 // Put holds a snapshot: when it returns nil the snapshot is durable and is what [Store.Snapshot] returns. admitted says, oldest first,
 // which generations were admitted on the way; nil stands for the snapshot's alone. A lower generation, or the same one with another
-// digest, is refused with [ErrFenced]; the same generation and digest may be written again, which heals a damaged store.
+// digest, is refused with [ErrFenced]; the same generation and digest may be written again, which heals a damaged store. When another
+// process has written since, nothing is done but to take that over, and the error is [ErrOutdated]: whoever admitted the snapshot did so
+// against something else.
 //
 // A failure names the file, leaves what was held whole, and stands in [Store.Blockers] until a write succeeds.
-func (s *Store) Put(snap *fleet.Snapshot, admitted ...Admission) error {
-	s.writing.Lock()
-	defer s.writing.Unlock()
+func (s *Store) Put(snap *fleet.Snapshot, admitted ...Admission) (err error) {
+	unlock, changed, err := s.exclusive()
+	if err != nil {
+		return s.failed(err, snap.Generation())
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
+	if changed {
+		return fmt.Errorf("cannot hold commit %s: %w", snap.Commit, ErrOutdated)
+	}
 	st := s.current()
 	if err := fenced(st.Held, snap); err != nil {
 		return err
@@ -125,7 +184,7 @@ func (s *Store) Put(snap *fleet.Snapshot, admitted ...Admission) error {
 }
 
 // ObserveCommit moves the anchor to a descendant commit that carries the held document unchanged. Generation and digest stay.
-func (s *Store) ObserveCommit(commit string) error {
+func (s *Store) ObserveCommit(commit string) (err error) {
 	if s.Damaged() {
 		if snap := s.Snapshot(); snap != nil {
 			moved := *snap
@@ -133,9 +192,15 @@ func (s *Store) ObserveCommit(commit string) error {
 			return s.Put(&moved) // refused when the snapshot is not the held document
 		}
 	}
-	s.writing.Lock()
-	defer s.writing.Unlock()
+	unlock, changed, err := s.exclusive()
+	if err != nil {
+		return s.failed(err, s.current().Held.Generation)
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
 	st := s.current()
+	if changed {
+		return fmt.Errorf("cannot observe commit %s: %w", commit, ErrOutdated)
+	}
 	if st.Snapshot == nil {
 		return errors.New("cannot observe a commit: nothing is held")
 	}
@@ -171,7 +236,11 @@ func (s *Store) anchor(held *Held) error {
 	if err != nil {
 		return err
 	}
-	return s.folder.Write(HeldFile, raw, 0o600)
+	if err := s.folder.Write(HeldFile, raw, 0o600); err != nil {
+		return err
+	}
+	s.seen = raw
+	return nil
 }
 
 // failed takes the truth from the disk after a write that failed: a failure behind a rename leaves the new content in place, and the
@@ -179,6 +248,7 @@ func (s *Store) anchor(held *Held) error {
 func (s *Store) failed(cause error, wanted fleet.Generation) error {
 	r := load(s.folder.Path)
 	st := r.decide()
+	s.seen = r.raw
 	sentence := sayWriteFailed(s.folder.Path, cause, wanted, st)
 	since := r.now.UTC()
 	for _, b := range s.current().Blockers {

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"stado.internal/stado/agent/config"
+	"stado.internal/stado/fleet"
+	"stado.internal/stado/reconcile"
+	"stado.internal/stado/reconcile/source"
+	"stado.internal/stado/reconcile/store"
+)
+
+// storeFolder is the part of a state directory that is this host's own repository of the registry.
+const storeFolder = "registry.git"
+
+func newBundleCreate(a *app) *cobra.Command {
+	var repository, since, ref string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "create FILE",
+		Short: "Write the registry that this host holds, or a repository's, to a git bundle",
+		Long: `Write the registry that this host holds, with its history, to a git bundle. With --repository, what that repository's HEAD or --ref
+has. --since leaves out what a commit that the reader has already reaches. 'git bundle verify' reads the file.`,
+		Example: "  stado registry bundle create registry.bundle\n  stado registry bundle create registry.bundle --repository . --since origin/main",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			dir, rev := repository, ref
+			if repository == "" {
+				home, err := a.clientHome(filepath.Join(registryFolder, store.HeldFile))
+				if err != nil {
+					return refused(err)
+				}
+				held, err := a.held()
+				if err != nil {
+					return err
+				}
+				if held.Commit == "" {
+					return refused(fmt.Errorf("this host holds generation %d as a document without a commit, so there is no history to write (export it: stado registry export)", held.Generation()))
+				}
+				dir, rev = filepath.Join(home, storeFolder), held.Commit
+			}
+			e, err := evaluator(config.Evaluation{})
+			if err != nil {
+				return refused(err)
+			}
+			b, err := e.Bundle(c.Context(), dir, rev, since, source.DefaultBranch, args[0])
+			if err != nil {
+				return refused(err)
+			}
+			if asJSON {
+				return a.printJSON(b)
+			}
+			what := "the whole history"
+			if b.Since != "" {
+				what = "what follows on " + short(b.Since)
+			}
+			fmt.Fprintf(a.stdout, "wrote %s: %s up to commit %s, %d objects\n", args[0], what, short(b.Commit), b.Objects)
+			return nil
+		},
+	}
+	c.Flags().StringVar(&repository, "repository", "", "a registry repository (default: what this host holds)")
+	c.Flags().StringVar(&ref, "ref", "HEAD", "the revision to write, with --repository")
+	c.Flags().StringVar(&since, "since", "", "a revision that the reader has already")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+// bundleAnswer is the JSON answer of `stado registry bundle verify`.
+type bundleAnswer struct {
+	File       string           `json:"file"`
+	Commit     string           `json:"commit"`
+	Generation fleet.Generation `json:"generation"`
+	Held       fleet.Generation `json:"held_generation"`   // 0: this host holds nothing
+	Admitted   bool             `json:"admitted"`          // what this host would do with it
+	Rule       string           `json:"rule,omitempty"`    // that refuses it
+	Refusal    string           `json:"refusal,omitempty"` // why
+}
+
+func newBundleVerify(a *app) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:     "verify FILE",
+		Short:   "Say whether this host would admit what a git bundle carries",
+		Long:    "Say whether this host would admit what a git bundle carries, by every rule that it applies to its authority. Nothing is changed.\n\nExit status: 0 it would, 1 it would not.",
+		Example: "  stado registry bundle verify registry.bundle --json",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			home, err := a.clientHome(filepath.Join(registryFolder, store.HeldFile))
+			if err != nil {
+				return refused(err)
+			}
+			remote, err := source.BundleRemote(args[0], "")
+			if err != nil {
+				return refused(err)
+			}
+			asked, err := a.ask(c.Context(), home, remote)
+			if err != nil {
+				return refused(err)
+			}
+			answer := bundleAnswer{File: args[0], Commit: asked.Tip, Generation: asked.Newest, Held: asked.Held.Generation, Admitted: asked.Refusal == nil}
+			if asked.Refusal != nil {
+				answer.Rule, answer.Refusal = asked.Refusal.Rule, asked.Refusal.Sentence
+			}
+			return a.answerBundle(answer, asJSON)
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+func (a *app) answerBundle(b bundleAnswer, asJSON bool) error {
+	if asJSON {
+		if err := a.printJSON(b); err != nil || b.Admitted {
+			return err
+		}
+		return notReady()
+	}
+	fmt.Fprintf(a.stdout, "%s carries commit %s, generation %d; this host holds generation %d\n", b.File, short(b.Commit), b.Generation, b.Held)
+	if !b.Admitted {
+		return refused(fmt.Errorf("this host would refuse it: %s: %s", b.Rule, b.Refusal))
+	}
+	fmt.Fprintln(a.stderr, "this host would admit it")
+	return nil
+}
+
+// ask asks a remote beside whatever runs on this host: in a copy of its store, and without writing to what it holds.
+func (a *app) ask(ctx context.Context, home string, remote source.Remote) (_ reconcile.Asked, err error) {
+	scratch, err := os.MkdirTemp("", "stado-ask-")
+	if err != nil {
+		return reconcile.Asked{}, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
+	dir := filepath.Join(scratch, storeFolder)
+	if err := source.CopyStore(filepath.Join(home, storeFolder), dir); err != nil {
+		return reconcile.Asked{}, err
+	}
+	folder := filepath.Join(home, registryFolder)
+	if _, err := os.Stat(folder); errors.Is(err, os.ErrNotExist) {
+		folder = filepath.Join(scratch, registryFolder) // nothing is held, and asking does not change that
+	}
+	st, err := store.Open(folder, nil)
+	if err != nil {
+		return reconcile.Asked{}, err
+	}
+	e, err := evaluator(config.Evaluation{})
+	if err != nil {
+		return reconcile.Asked{}, err
+	}
+	return reconcile.Ask(ctx, st, source.New(source.Options{Store: dir, Remote: remote, Runner: e.Runner}))
+}

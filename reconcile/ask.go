@@ -1,0 +1,70 @@
+package reconcile
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"stado.internal/stado/fleet"
+	"stado.internal/stado/reconcile/source"
+	"stado.internal/stado/reconcile/store"
+)
+
+// Asked is what a source had when it was asked once, and how that stands to what is held. Nothing was written.
+type Asked struct {
+	Held     store.Held
+	Tip      string           // of the source's branch
+	Newest   fleet.Generation // of the newest commit that compiles; 0 when none does
+	Snapshot *fleet.Snapshot  // what would be held; nil when that is what is held already, or when nothing may be
+	Refusal  *Refusal         // of the tip; nil: the source answers
+	Pending  bool             // the tip waits for its generation
+
+	admitted []store.Admission
+}
+
+// Ask reads a source to its end and judges what it offers as a refresh does, but holds nothing. A source answers when the error and
+// [Asked.Refusal] are nil: it has a complete registry which the fence would admit, or the one that is held.
+func Ask(ctx context.Context, st *store.Store, src Source) (Asked, error) {
+	l := newLoop(New(Options{
+		Store: st, Sources: From(src), Refresh: time.Minute, Adopt: func(*fleet.Snapshot) {}, Log: slog.New(slog.DiscardHandler),
+	}))
+	var a Asked
+	for {
+		res := l.look(ctx, false, l.behind)
+		if res.err != nil {
+			return Asked{}, res.err
+		}
+		a.take(res)
+		if !res.offer.Partial || !l.progress(res.offer) {
+			if res.offer.Partial {
+				return Asked{}, &source.Error{Phase: source.PhaseRead, Kind: source.KindHistory, Cause: sayNoProgress(res.offer.Tip)}
+			}
+			return a, nil
+		}
+		l.behind = res.trail
+	}
+}
+
+func (a *Asked) take(res result) {
+	a.Held, a.Tip, a.Newest = res.held, res.offer.Tip, newestGeneration(res.offer, res.held)
+	a.Refusal, a.Pending = res.out.refusal, res.out.pending
+	a.admitted = append(a.admitted, res.out.admitted...)
+	if res.out.final != nil {
+		a.Snapshot = res.out.final
+	}
+}
+
+// HandOver makes what was asked for the last-known-good copy, as one that was handed over. It is refused, with [store.ErrOutdated], when
+// another process has written the store since. A running agent takes it on its next refresh that gets no answer.
+func (a Asked) HandOver(st *store.Store) error {
+	s := *a.Snapshot
+	s.Provenance = fleet.ProvenanceHandedOver
+	admitted := a.admitted
+	for i := range admitted {
+		admitted[i].Provenance = fleet.ProvenanceHandedOver
+	}
+	if held, _ := st.Held(); held.Digest != a.Held.Digest || held.Commit != a.Held.Commit {
+		return store.ErrOutdated
+	}
+	return st.Put(&s, admitted...)
+}

@@ -1,0 +1,170 @@
+package reconcile
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"stado.internal/stado/fleet"
+	"stado.internal/stado/reconcile/store"
+)
+
+// hand puts a document without a commit into the copy, as a command beside the agent does.
+func (b *bench) hand(c *commit) {
+	b.Helper()
+	s := snapshotOf(c)
+	s.Commit, s.Provenance = "", fleet.ProvenanceHandedOver
+	if err := b.open().Put(s); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func handed(cause string, generation string) string {
+	return "stado resolver: the registry authority did not answer (" + cause + "); adopting the newer registry this host was handed, directory generation " + generation
+}
+
+// TestHandedOver: a refresh that fails, is refused, or passes without an answer looks at the copy, and the generation is the fence.
+func TestHandedOver(t *testing.T) {
+	base := first(41, "base")
+	newer := base.then("a").then("b")
+	const silence = "no answer from the registry authority a1 within 30s"
+	for name, c := range map[string]struct {
+		fail  func(*repo)
+		cause string
+		next  string // cause of the next read, which this repository answers as before
+	}{
+		"unreachable": {func(r *repo) { r.err = errRefused }, "connection refused", "connection refused"},
+		"refused":     {func(r *repo) { r.tip = base.then("x").with(func(c *commit) { c.generation = 40 }) }, "service directory rollback rejected: generation 40 < 41", "service directory rollback rejected: generation 40 < 43"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			loopTest(t, base, base, func(b *bench) {
+				b.start()
+				b.wantAdopted(41)
+				b.log.list = nil
+				b.repo.set(c.fail)
+				b.hand(newer)
+				reads := b.repo.count()
+				b.pass(refresh)
+				b.wantAdopted(43)
+				b.wantLog(handed(c.cause, "43"), "stado resolver serves generation 43 of the registry, handed over",
+					"stado resolver refresh failed, attempt 1, next on the declared 30s interval: "+c.next)
+				if s := b.Status(); s.StoreVersion != VersionHandedOver || s.Served.Generation() != 43 {
+					t.Errorf("%+v", s)
+				}
+				if n := b.repo.count() - reads; n != 2 {
+					t.Errorf("%d reads; the authority that the copy names is asked at once", n)
+				}
+			})
+		})
+	}
+	t.Run("silent", func(t *testing.T) {
+		loopTest(t, base, base, func(b *bench) {
+			b.start()
+			b.wantAdopted(41)
+			b.log.list = nil
+			silent := make(chan struct{})
+			b.repo.set(func(r *repo) { r.silent = silent })
+			b.hand(newer)
+			b.pass(2 * refresh)
+			b.wantAdopted(43)
+			b.wantLog(handed(silence, "43"), "stado resolver serves generation 43 of the registry, handed over")
+			close(silent) // what the old authority says at last is older than what is held
+			synctest.Wait()
+			b.wantAdopted()
+			if s := b.Status(); s.Served.Generation() != 43 || len(s.Refusals) != 1 || s.Refusals[0].Rule != RuleRollback {
+				t.Errorf("%+v", s)
+			}
+		})
+	})
+}
+
+// TestHandedOverNothingNewer: the refresh fails as before.
+func TestHandedOverNothingNewer(t *testing.T) {
+	base := first(41, "base")
+	loopTest(t, base, base, func(b *bench) {
+		b.start()
+		b.log.list = nil
+		b.repo.set(func(r *repo) { r.err = errRefused })
+		b.pass(refresh)
+		b.wantStatus(`backing_off 1 "connection refused"`)
+		b.wantAdopted(41)
+	})
+}
+
+// TestHandedOverUnreadable: a copy that cannot be read is named beside the authority's own refusal.
+func TestHandedOverUnreadable(t *testing.T) {
+	base := first(41, "base")
+	loopTest(t, base, base, func(b *bench) {
+		b.start()
+		b.repo.set(func(r *repo) { r.err = errRefused })
+		if err := os.WriteFile(filepath.Join(b.dir, store.HeldFile), []byte("{}"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		b.pass(refresh)
+		s := b.Status()
+		if want := "connection refused; this host's last-known-good copy cannot be read: " + filepath.Join(b.dir, store.HeldFile); !strings.HasPrefix(s.Reason, want) || s.Served.Generation() != 41 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// TestHandedOverDuringARead: what a read brings was judged against what was held before, so it is read anew.
+func TestHandedOverDuringARead(t *testing.T) {
+	base := first(41, "base")
+	loopTest(t, base, base.then("a"), func(b *bench) {
+		silent := make(chan struct{})
+		b.repo.silent = silent
+		b.start()
+		b.hand(base.then("x").then("y"))
+		close(silent)
+		synctest.Wait()
+		b.pass(refresh)
+		if s := b.Status(); s.Held.Generation != 43 || s.Served.Generation() != 43 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// TestAsk: what a source has is judged as a refresh judges it, in parts too, and nothing is written before it is handed over.
+func TestAsk(t *testing.T) {
+	base := first(41, "base")
+	tip := base.then("a").then("b").then("c")
+	for _, part := range []int{0, 1, 2} {
+		loopTest(t, base, base, func(b *bench) {
+			a, err := Ask(t.Context(), b.opts.Store, &repo{tip: tip, part: part})
+			if err != nil || a.Refusal != nil || a.Newest != 44 || a.Snapshot.Generation() != 44 || a.Tip != tip.id {
+				t.Fatalf("part %d: %+v %v", part, a, err)
+			}
+			if held, _ := b.opts.Store.Held(); held.Generation != 41 {
+				t.Errorf("asking has written %+v", held)
+			}
+			if err := a.HandOver(b.opts.Store); err != nil {
+				t.Fatal(err)
+			}
+			held, _ := b.opts.Store.Held()
+			list, err := b.opts.Store.Log()
+			if held.Generation != 44 || held.Commit != tip.id || held.Provenance != fleet.ProvenanceHandedOver || err != nil || len(list) != 4 {
+				t.Errorf("%+v %+v %v", held, list, err)
+			}
+			if err := a.HandOver(b.opts.Store); !errors.Is(err, store.ErrOutdated) {
+				t.Errorf("handing over twice: %v", err)
+			}
+		})
+	}
+	loopTest(t, base, base, func(b *bench) {
+		for name, tip := range map[string]*commit{RuleFork: first(43, "other"), RuleRollback: base.then("x").with(func(c *commit) { c.generation = 40 })} {
+			if a, err := Ask(t.Context(), b.opts.Store, &repo{tip: tip}); err != nil || a.Refusal == nil || a.Refusal.Rule != name || a.Snapshot != nil {
+				t.Errorf("%s: %+v %v", name, a, err)
+			}
+		}
+		if a, err := Ask(t.Context(), b.opts.Store, &repo{tip: base}); err != nil || a.Refusal != nil || a.Snapshot != nil {
+			t.Errorf("what is held: %+v %v", a, err)
+		}
+		if _, err := Ask(t.Context(), b.opts.Store, &repo{tip: base, err: errRefused}); !errors.Is(err, errRefused) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
