@@ -51,13 +51,13 @@ func (c *compiler) gateFiles(files []File) []File {
 		if !strings.HasSuffix(f.Path, ".cue") {
 			continue
 		}
-		c.begin(phaseGate, f.Path)
 		if s, size, ok := c.recall(f); ok {
 			c.known[f.Path] = s
 			total += size
 			cueFiles = append(cueFiles, f)
 			continue
 		}
+		c.begin(phaseGate, f.Path)
 		if f.Data == nil && c.options.Read != nil {
 			if f.Data, c.err = c.options.Read(f.Path); c.err != nil {
 				return nil

@@ -285,10 +285,7 @@ func (r result) render() ([]byte, error) {
 
 // appendTree encodes a tree whose json.RawMessages are canonical.
 func appendTree(out []byte, v any) ([]byte, error) {
-	switch x := v.(type) {
-	case json.RawMessage:
-		return append(out, x...), nil
-	case map[string]any:
+	if x, ok := v.(map[string]any); ok {
 		out = append(out, '{')
 		for i, label := range slices.Sorted(maps.Keys(x)) {
 			if i > 0 {
@@ -299,6 +296,10 @@ func appendTree(out []byte, v any) ([]byte, error) {
 				return nil, err
 			}
 			out = append(append(out, name...), ':')
+			if raw, ok := x[label].(json.RawMessage); ok {
+				out = append(out, raw...)
+				continue
+			}
 			if out, err = appendTree(out, x[label]); err != nil {
 				return nil, err
 			}
