@@ -41,9 +41,9 @@ soak: packages ## run what needs repetition: everything once under the race dete
 	.ci/fuzz 20s
 
 .PHONY: bench
-bench: ## run the benchmarks, and the tests named …Allocates… or …Gate… that hold their counts
+bench: ## run the benchmarks, also beside cue vet, and the tests named …Allocates… or …Gate… that hold their counts
 	measured=$$(grep -rl --include='*_test.go' '^func Benchmark' . | xargs -r dirname | sort -u); \
-	[[ -z $$measured ]] || CGO_ENABLED=0 $(GO) test -p 1 -run 'Allocates|Gate' -bench . -benchmem $$measured
+	[[ -z $$measured ]] || CGO_ENABLED=0 $(GO) test -p 1 -timeout 20m -run 'Allocates|Gate' -bench . -benchmem $$measured
 
 ##@ Check
 

@@ -24,7 +24,7 @@ func Check(c schema.Compiled) fleet.Findings {
 }
 
 func check(c schema.Compiled, retired []RetiredField) fleet.Findings {
-	k := checker{registry: c.Registry, positions: c.Positions}
+	k := checker{registry: c.Registry, at: c.At}
 	k.scope(c.Unowned)
 	if c.Registry == nil {
 		return schema.Limit(k.findings)
@@ -45,13 +45,10 @@ func check(c schema.Compiled, retired []RetiredField) fleet.Findings {
 }
 
 type checker struct {
-	registry  *fleet.Registry
-	positions map[string]schema.Position
-	findings  fleet.Findings
+	registry *fleet.Registry
+	at       func(fieldPath string) schema.Position // of a field, or of the nearest enclosing one that is known
+	findings fleet.Findings
 }
-
-// at is the position of a field, or of the nearest enclosing one that is known.
-func (k *checker) at(fieldPath string) schema.Position { return schema.At(k.positions, fieldPath) }
 
 func (k *checker) refuse(rule, fieldPath, message, hint string) {
 	k.findings = append(k.findings, refuse(rule, k.at(fieldPath), fieldPath, message, hint))

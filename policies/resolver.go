@@ -1,7 +1,6 @@
 package policies
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -23,15 +22,16 @@ func (k *checker) resolver(host fleet.HostName, r *fleet.ServiceResolver) []list
 		p := hostPath(host, "service_resolver", "max_stale_seconds")
 		k.refuse(RuleMaxStale, p, sayMaxStale(r.MaxStaleSeconds, r.RefreshSeconds), hintMaxStale)
 	}
-	var listeners []listener
+	listeners := make([]listener, 0, 1+len(r.Adapters))
 	listeners = k.listener(listeners, listener{
 		raw: r.APIBind, path: hostPath(host, "service_resolver", "api_bind"), name: "the resolver API (api_bind)",
 	}, false, hintExposedAPI)
+	adapters := hostPath(host, "service_resolver", "adapters") + "."
 	for i, a := range r.Adapters {
-		p := hostPath(host, "service_resolver", "adapters", strconv.Itoa(i))
+		p := adapters + strconv.Itoa(i)
 		k.adapter(p, a)
 		listeners = k.listener(listeners, listener{
-			raw: a.Bind, path: p + ".bind", name: fmt.Sprintf("the adapter of service %s for consumer %s", a.Service, a.Consumer),
+			raw: a.Bind, path: p + ".bind", name: "the adapter of service " + string(a.Service) + " for consumer " + string(a.Consumer),
 		}, a.Expose, hintExposed)
 	}
 	return listeners

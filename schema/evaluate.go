@@ -44,19 +44,42 @@ const (
 	bindText = "package fleet\n\nimport \"" + ImportPath + "\"\n\nregistry: schema.#Registry\n"
 )
 
-// evaluateCUE evaluates a unit in a context of its own: a context keeps everything it has ever evaluated.
-func evaluateCUE(u unit) (out fragments) {
+// evaluateCUE evaluates one unit.
+func evaluateCUE(u unit) fragments { return newSession().evaluate(u) }
+
+// session evaluates a few units, with the schema compiled once. A context keeps everything it has ever evaluated, so a session is short.
+type session struct {
+	context *cue.Context
+	build   *build.Context
+	schema  *build.Instance
+}
+
+func newSession() *session {
+	s := &session{context: cuecontext.New()}
+	s.build = build.NewContext(build.Loader(func(_ token.Pos, importPath string) *build.Instance {
+		if importPath != ImportPath {
+			return nil
+		}
+		if s.schema == nil {
+			s.schema = schemaInstance(s.build)
+		}
+		return s.schema
+	}))
+	return s
+}
+
+func (s *session) evaluate(u unit) (out fragments) {
 	defer func() {
 		// The evaluator is given text by strangers. It should never panic; if it does, that refuses the registry and nothing else.
 		if what := recover(); what != nil {
 			out = fragments{err: fmt.Errorf("%s", sayInternal(what))}
 		}
 	}()
-	instance, err := newInstance(u.sources)
+	instance, err := newInstance(s.build, u.sources)
 	if err != nil {
 		return fragments{err: err}
 	}
-	value := cuecontext.New().BuildInstance(instance)
+	value := s.context.BuildInstance(instance)
 	registry := value.LookupPath(cue.ParsePath(rootLabel))
 	if len(u.entries) == 0 {
 		out.names = entryNames(registry)
@@ -87,14 +110,7 @@ func evaluateCUE(u unit) (out fragments) {
 }
 
 // newInstance builds a package by hand, from files in memory. The only import besides the standard packages is the embedded schema.
-func newInstance(sources []source) (*build.Instance, error) {
-	var ctx *build.Context
-	ctx = build.NewContext(build.Loader(func(_ token.Pos, importPath string) *build.Instance {
-		if importPath != ImportPath {
-			return nil
-		}
-		return schemaInstance(ctx)
-	}))
+func newInstance(ctx *build.Context, sources []source) (*build.Instance, error) {
 	instance := ctx.NewInstance("", nil)
 	bind, err := parser.ParseFile(bindFile, bindText)
 	if err != nil {

@@ -47,6 +47,7 @@ func (c *compiler) explainOne(e errors.Error) (fleet.Finding, bool) {
 	}
 	labels := unquoted(e.Path())
 	p := FieldPath(labels...)
+	c.where.locate(p)
 	message := abridge(sprintf(format, args))
 	at := c.place(p, e)
 	s := c.shape.at(labels)
@@ -135,13 +136,13 @@ func (c *compiler) binds(at Position) bool {
 
 // place is where a finding points: where the field is given, else what the evaluator names, else the nearest enclosing field.
 func (c *compiler) place(fieldPath string, e errors.Error) Position {
-	if at, ok := c.index[fieldPath]; ok {
+	if at, ok := c.where.index[fieldPath]; ok {
 		return at
 	}
 	if places := c.places(e); len(places) > 0 {
 		return places[0]
 	}
-	return At(c.index, fieldPath)
+	return At(c.where.index, fieldPath)
 }
 
 func (c *compiler) conflict(fieldPath string, at Position, message string, e errors.Error) fleet.Finding {
@@ -181,7 +182,7 @@ func (c *compiler) bindClash(labels []string, args []any) fleet.Finding {
 		n, _, _ = strings.Cut(n, "]")
 		p = resolver + ".adapters." + n + ".bind"
 	}
-	f := refusal(RuleBindClash, At(c.index, p), p, sayBindClash(bind, names[0], names[1]))
+	f := refusal(RuleBindClash, At(c.where.index, p), p, sayBindClash(bind, names[0], names[1]))
 	return hinted(f, hintBindClash)
 }
 
@@ -233,7 +234,7 @@ func textAt(data []byte, at Position) string {
 // noGeneration points at the file that gives the generation, whether it is there or not: that a service is declared somewhere does not
 // make its file the place to look at.
 func (c *compiler) noGeneration() fleet.Finding {
-	at := c.index[directoryLabel]
+	at := c.where.index[directoryLabel]
 	if at.File != generationFile {
 		at = Position{File: generationFile}
 	}

@@ -13,8 +13,9 @@ const MaxFindings = 100
 
 // collector gathers findings without repetition, each clean as soon as it is there: a message may quote a value of any length.
 type collector struct {
-	seen map[key]bool
-	all  fleet.Findings
+	seen    map[key]bool
+	all     fleet.Findings
+	offered int // findings given to add, repetitions included
 }
 
 // key is what makes two findings the same: a field that is refused under a rule by two stages is refused once.
@@ -27,6 +28,7 @@ func (c *collector) add(fs ...fleet.Finding) {
 	if c.seen == nil {
 		c.seen = map[key]bool{}
 	}
+	c.offered += len(fs)
 	for _, f := range fs {
 		f = f.Clean()
 		k := key{rule: f.Rule, path: f.Path}

@@ -45,12 +45,24 @@ func (c *compiler) gateFiles(files []File) []File {
 		return nil
 	}
 	var cueFiles []File
+	c.known = map[string]source{}
 	total := 0
 	for _, f := range files {
 		if !strings.HasSuffix(f.Path, ".cue") {
 			continue
 		}
+		if s, size, ok := c.recall(f); ok {
+			c.known[f.Path] = s
+			total += size
+			cueFiles = append(cueFiles, f)
+			continue
+		}
 		c.begin(phaseGate, f.Path)
+		if f.Data == nil && c.options.Read != nil {
+			if f.Data, c.err = c.options.Read(f.Path); c.err != nil {
+				return nil
+			}
+		}
 		total += len(f.Data)
 		if len(f.Data) > maxFileBytes {
 			c.findings.add(hinted(refusal(RuleFileSize, Position{File: f.Path}, "", sayFileSize(len(f.Data))), hintSplit))

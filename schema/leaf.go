@@ -21,7 +21,11 @@ type leaf struct {
 	kind, name string // hostsLabel or servicesLabel, and the host or the service
 	literal    bool
 	spine      []ast.Node // the values of registry, hosts, …: what an identifier that reads one of them resolves to
+	values     []ast.Expr // what the file declares the host or the service to be, once for each declaration
 }
+
+// withoutTree is the leaf without what holds on to the syntax tree.
+func (l leaf) withoutTree() leaf { return leaf{kind: l.kind, name: l.name, literal: l.literal} }
 
 func (l leaf) ok() bool { return l.kind != "" }
 
@@ -63,6 +67,7 @@ func (l *leaf) follow(f *ast.Field) bool {
 	}
 	l.kind, l.name = kind, name
 	l.literal = l.literal && literalValue(body.Value)
+	l.values = append(l.values, body.Value)
 	return true
 }
 

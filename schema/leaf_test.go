@@ -64,7 +64,7 @@ func registryText(t *rapid.T) []File {
 		for j := range rapid.IntRange(1, 2).Draw(t, "parts") {
 			name := fmt.Sprintf("h%d", i)
 			text := fmt.Sprintf("package fleet\n\nregistry: hosts: %s: {\n\t%s\n}\n", name, hostBody(t, name))
-			files = append(files, File{fmt.Sprintf("hosts/%s-%d.cue", name, j), []byte(text)})
+			files = append(files, File{fmt.Sprintf("hosts/p%d/%s.cue", j, name), []byte(text)})
 		}
 	}
 	for i := range rapid.IntRange(0, 3).Draw(t, "services") {

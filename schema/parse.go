@@ -29,12 +29,27 @@ type source struct {
 	literal bool // literals only, no expression: evaluating it takes time in proportion to its size
 	// needsWhole is set for a shared file that reads hosts or services, so that leaves cannot be evaluated without each other.
 	needsWhole bool
+	// apart is set for a shared file that says nothing of hosts and services which it does not name.
+	apart bool
+	// id names the bytes; "" when nobody gave a name, then nothing about the file is kept.
+	id string
+	// fragment is the canonical JSON of a leaf that the schema's own text admits, nil when the evaluator has to be asked.
+	fragment []byte
+	reads    []string // names that expressions of the file begin with
+	labels   []string // of a literal shared file: names of its fields
+	known    bool     // what is said here comes from the cache; the file was not read
+	at       Position // of a known leaf: the label of its entry
 }
 
 // parse reads every file, refuses what is too large to evaluate or reaches outside, and indexes what is declared where.
 func (c *compiler) parse(files []File) []source {
 	out := make([]source, 0, len(files))
 	for _, f := range files {
+		if s, ok := c.known[f.Path]; ok {
+			c.owners.declares(s)
+			out = append(out, s)
+			continue
+		}
 		c.begin(phaseParse, f.Path)
 		file, fs := parseText(f)
 		if len(fs) == 0 {
@@ -44,20 +59,46 @@ func (c *compiler) parse(files []File) []source {
 			c.findings.add(fs...)
 			continue
 		}
-		s := source{path: f.Path, data: f.Data}
-		s.leaf = leafOf(file)
-		if s.leaf.ok() {
-			s.literal = s.leaf.literal
-			c.findings.add(foreignReads(f.Path, file, s.leaf)...)
-		} else {
-			s.literal = literalFile(file)
-			s.needsWhole = readsEntries(file)
-		}
-		c.owners.look(f.Path, file)
-		c.walk(f.Path, file)
-		out = append(out, s)
+		out = append(out, c.source(f, file))
 	}
 	return out
+}
+
+// source says what one file is.
+func (c *compiler) source(f File, file *ast.File) source {
+	s := source{path: f.Path, data: f.Data, id: c.options.IDs[f.Path], leaf: leafOf(file)}
+	before := c.findings.offered + len(c.owners.unowned)
+	c.owners.look(f.Path, file)
+	own := index{}
+	if s.leaf.ok() {
+		s.literal = s.leaf.literal
+		s.fragment = c.literalFragment(s.leaf)
+		c.findings.add(foreignReads(f.Path, file, s.leaf)...)
+	} else {
+		s.literal = literalFile(file)
+		s.needsWhole = readsEntries(file)
+		s.apart = givesNoRule(file)
+	}
+	if !s.literal {
+		s.reads = namesRead(file)
+	} else if !s.leaf.ok() {
+		s.labels = labelsOf(file)
+	}
+	w := walker{findings: &c.findings, index: own, file: f.Path, shape: c.shape, shallow: s.fragment != nil}
+	if s.leaf.ok() {
+		w.entry = FieldPath(s.leaf.path()...)
+	} else {
+		w.index = c.where.index
+	}
+	w.walk(file)
+	for p, at := range own {
+		c.where.index.add(p, at)
+	}
+	s.leaf = s.leaf.withoutTree()
+	if before == c.findings.offered+len(c.owners.unowned) {
+		c.keepFacts(s, own)
+	}
+	return s
 }
 
 func parseCUE(name string, data []byte, options ...parser.Option) (*ast.File, error) {

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"stado.internal/stado/fleet"
+	"stado.internal/stado/schema/literal"
 )
 
 // ImportPath is the import path of the schema in a registry repository.
@@ -58,6 +59,17 @@ type Options struct {
 	// Progress, if set, is called as work on a file begins, by one goroutine at a time: with phase "gate", "parse", "evaluate" or
 	// "render" (which has no file). When an evaluation runs into a limit, the last call names the phase and the file.
 	Progress func(phase, file string)
+	// Cache, if set, remembers what files came to.
+	Cache Cache
+	// IDs names the bytes of files by path: files with one name, such as a git object's, have the same bytes. What depends on a file
+	// without a name is not cached.
+	IDs map[string]string
+	// Read gives the bytes of the file at a path whose Data is nil, as far as they are needed. It is called by one goroutine at a time;
+	// its errors are in Compiled.Err.
+	Read func(path string) ([]byte, error)
+	// Sparse leaves out of Compiled.Positions what is inside the hosts and services that have files of their own: half a million places in
+	// a registry of ten thousand hosts. Compiled.At finds them anyway.
+	Sparse bool
 }
 
 // The phases that Options.Progress names.
@@ -78,14 +90,26 @@ type Compiled struct {
 	Registry *fleet.Registry
 	// Findings are sorted, without repetition, and at most MaxFindings and one more that counts the rest.
 	Findings fleet.Findings
-	// Positions says where the files give a value, by field path (see [FieldPath]). A value that comes out of a template has none.
+	// Positions says where the files give a value, by field path (see [FieldPath] and Options.Sparse). A value that comes out of a template
+	// has none.
 	Positions map[string]Position
 	// Unowned are the places where a file gives what another one owns. They refuse nothing here; the policies do.
 	Unowned []Unowned
+	// Counts says how much was evaluated.
+	Counts Counts
+	// Err says that Options.Read failed; there is no document then, and the findings are not all.
+	Err error
+
+	places *places
 }
 
-// At is the position of a field, or of the nearest enclosing field that has one.
-func (c Compiled) At(fieldPath string) Position { return At(c.Positions, fieldPath) }
+// At is the position of a field, or of the nearest enclosing field that has one. It may read files, and adds to Positions.
+func (c Compiled) At(fieldPath string) Position {
+	if c.places == nil {
+		return At(c.Positions, fieldPath)
+	}
+	return c.places.at(fieldPath)
+}
 
 // Compile compiles the files of one registry. Files that are not CUE, and those that the cue command skips, are ignored; the order of
 // files has no influence. Whatever is wrong with them is a finding, never a panic.
@@ -94,37 +118,50 @@ func Compile(files []File, o Options) Compiled {
 }
 
 func newCompiler(o Options) *compiler {
-	return &compiler{progress: o.Progress, evaluate: evaluateCUE, shape: schemaShape(), index: index{}, largest: maxDocument}
+	c := &compiler{options: o, evaluate: evaluateCUE, session: func() func(unit) fragments { return newSession().evaluate }, shape: schemaShape(), literal: schemaLiteral(), cache: o.Cache, largest: maxDocument}
+	c.where = &places{shape: c.shape, index: index{}, pending: map[entryKey][]source{}, read: c.loaded}
+	return c
 }
 
 // compiler is one run of [Compile].
 type compiler struct {
-	progress func(phase, file string)
-	begun    sync.Mutex // keeps calls of progress apart
-	// evaluate turns one unit of work into fragments; it is called from several goroutines. It is a field because it is the seam for
-	// other ways to the same fragments: a validator for pure data, a cache by content.
+	options Options
+	begun   sync.Mutex // keeps calls of options.Progress apart
+	// evaluate turns one unit of work into fragments; it is called from several goroutines.
 	evaluate func(unit) fragments
-	largest  int  // bytes of the document
-	whole    bool // evaluate everything as one instance, whatever the files allow
+	// session gives a way to evaluate a few units one after the other.
+	session  func() func(unit) fragments
+	literal  *literal.Schema // nil: nothing is admitted without the evaluator
+	cache    Cache
+	known    map[string]source // files that the cache knows, by path
+	largest  int               // bytes of the document
+	whole    bool              // evaluate everything as one instance, whatever the files allow
 	shape    *shape
 	files    map[string][]byte
 	findings collector
-	index    index
+	where    *places
 	owners   owners
+	counts   Counts
+	err      error
 }
 
 func (c *compiler) begin(phase, file string) {
-	if c.progress != nil {
+	if c.options.Progress != nil {
 		c.begun.Lock()
 		defer c.begun.Unlock()
-		c.progress(phase, file)
+		c.options.Progress(phase, file)
 	}
 }
 
 func (c *compiler) compile(files []File) Compiled {
 	document, registry := c.document(files)
-	out := Compiled{Findings: c.findings.list(), Positions: c.index, Unowned: c.owners.list()}
-	if out.Findings.Refuses() {
+	if !c.options.Sparse {
+		c.where.all()
+	}
+	out := Compiled{
+		Findings: c.findings.list(), Positions: c.where.index, Unowned: c.owners.list(), Counts: c.counts, Err: c.err, places: c.where,
+	}
+	if out.Findings.Refuses() || out.Err != nil {
 		return out
 	}
 	out.Document, out.Digest, out.Registry = document, Digest(document), registry
@@ -134,7 +171,7 @@ func (c *compiler) compile(files []File) Compiled {
 // document runs the stages; each refuses before the next one reads more of the input.
 func (c *compiler) document(files []File) ([]byte, *fleet.Registry) {
 	sources := c.gateFiles(files)
-	if c.findings.refuses() {
+	if c.findings.refuses() || c.err != nil {
 		return nil, nil
 	}
 	c.files = make(map[string][]byte, len(sources))
@@ -146,7 +183,7 @@ func (c *compiler) document(files []File) ([]byte, *fleet.Registry) {
 		return nil, nil
 	}
 	result := c.run(c.plan(parsed))
-	if c.findings.refuses() {
+	if c.findings.refuses() || c.err != nil {
 		return nil, nil
 	}
 	c.begin(phaseRender, "")
@@ -165,6 +202,30 @@ func (c *compiler) document(files []File) ([]byte, *fleet.Registry) {
 		return nil, nil
 	}
 	return document, registry
+}
+
+// loaded is a source with its bytes.
+func (c *compiler) loaded(s source) (source, error) {
+	if s.data != nil || !s.known || c.options.Read == nil {
+		return s, nil
+	}
+	data, err := c.options.Read(s.path)
+	if err != nil {
+		return s, err
+	}
+	s.data = data
+	c.files[s.path] = data
+	return s, nil
+}
+
+// load reads the bytes of sources that the evaluator is going to need.
+func (c *compiler) load(sources []source) {
+	for i, s := range sources {
+		var err error
+		if sources[i], err = c.loaded(s); err != nil && c.err == nil {
+			c.err = err
+		}
+	}
 }
 
 // schemaFile is the name under which the embedded schema appears in positions of CUE: never a path that is loaded from a registry.

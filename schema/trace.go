@@ -10,7 +10,6 @@ import (
 
 	"cuelang.org/go/cue"
 	"cuelang.org/go/cue/ast"
-	"cuelang.org/go/cue/cuecontext"
 	"cuelang.org/go/cue/format"
 	"cuelang.org/go/cue/parser"
 
@@ -124,12 +123,13 @@ func (c *compiler) trace(labels []string, sources []source) (Trace, error) {
 		}
 		t.files[schemaFile(f.Path)] = file
 	}
-	instance, err := newInstance(sources)
+	in := newSession()
+	instance, err := newInstance(in.build, sources)
 	if err != nil {
 		return Trace{}, err
 	}
 	c.begin(phaseEvaluate, "") // all of them at once: vet is what names the one that does not end
-	line, set := lookup(cuecontext.New().BuildInstance(instance), labels)
+	line, set := lookup(in.context.BuildInstance(instance), labels)
 	v := line[len(line)-1]
 	t.collect(v, t.add)
 	t.bringIn(line[:len(line)-1])

@@ -8,13 +8,20 @@ import (
 	"stado.internal/stado/fleet"
 )
 
-// index says where a field is given, by field path.
-type index map[string]Position
+// walker goes over what a file declares literally below registry: it records positions, and refuses unknown and retired fields by name.
+// It looks at no expression but &, and at no condition: those are the evaluator's. Of what is inside a leaf's host or service it records
+// nothing: [places] does, when somebody asks.
+type walker struct {
+	findings *collector // nil: nobody wants them
+	index    index
+	file     string
+	shape    *shape
+	entry    string // the host or the service inside which no position is recorded; "" for none
+	shallow  bool   // the entry is not looked into: the schema's text has admitted it
+	inside   bool
+}
 
-// walk goes over what a file declares literally below registry: it records positions, and refuses unknown and retired fields by name.
-// It looks at no expression but &, and at no condition: those are the evaluator's.
-func (c *compiler) walk(name string, file *ast.File) {
-	w := walker{c: c, file: name}
+func (w walker) walk(file *ast.File) {
 	for _, d := range file.Decls {
 		f, ok := d.(*ast.Field)
 		if !ok {
@@ -28,16 +35,17 @@ func (c *compiler) walk(name string, file *ast.File) {
 			at := w.position(f.Label)
 			warning := hinted(refusal(RuleOutside, at, label, sayOutside(label)), hintOutside)
 			warning.Severity = fleet.SeverityWarning
-			c.findings.add(warning)
+			w.refuse(warning)
 			continue
 		}
-		w.value("", f.Value, c.shape)
+		w.value("", f.Value, w.shape)
 	}
 }
 
-type walker struct {
-	c    *compiler
-	file string
+func (w walker) refuse(f fleet.Finding) {
+	if w.findings != nil {
+		w.findings.add(f)
+	}
 }
 
 func (w walker) position(n ast.Node) Position {
@@ -94,10 +102,10 @@ func (w walker) field(parent string, f *ast.Field, s *shape) {
 	child := s.child(label)
 	switch {
 	case child != nil && child.retired != "":
-		w.c.findings.add(refusal(RuleRetired, w.position(f.Label), p, child.retired))
+		w.refuse(refusal(RuleRetired, w.position(f.Label), p, child.retired))
 		return
 	case child == nil && s.closed():
-		w.c.findings.add(unknownField(w.position(f.Label), p, label, s))
+		w.refuse(unknownField(w.position(f.Label), p, label, s))
 		return
 	}
 	if scalar(f.Value) {
@@ -105,13 +113,18 @@ func (w walker) field(parent string, f *ast.Field, s *shape) {
 	} else {
 		w.record(p, f.Label)
 	}
+	if w.entry != "" && p == w.entry {
+		if w.shallow {
+			return
+		}
+		w.inside = true
+	}
 	w.value(p, f.Value, child)
 }
 
-// record keeps the first place that gives a field.
 func (w walker) record(fieldPath string, n ast.Node) {
-	if _, known := w.c.index[fieldPath]; !known {
-		w.c.index[fieldPath] = w.position(n)
+	if !w.inside {
+		w.index.add(fieldPath, w.position(n))
 	}
 }
 

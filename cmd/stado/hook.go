@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -17,6 +18,7 @@ func newHook(a *app) *cobra.Command {
 
 func newHookPreCommit(a *app) *cobra.Command {
 	var limits config.Evaluation
+	var verbose bool
 	c := &cobra.Command{
 		Use:   "pre-commit [DIR]",
 		Short: "Judge what is about to be committed",
@@ -40,16 +42,20 @@ Exit status: 0 go on, 1 refused (findings on stderr), 2 usage.`,
 			if staged, err := repository.Staged(c.Context()); err != nil || !staged {
 				return asRefused(err)
 			}
-			if v.evaluator, err = evaluator(limits); err != nil {
+			if v.evaluator, err = remembering(c.Context(), limits, v.dir); err != nil {
 				return refused(err)
 			}
 			answer, err := v.judge(c.Context())
 			if err != nil {
 				return refused(err)
 			}
+			if verbose {
+				fmt.Fprintln(a.stderr, sayCounts(answer.Evaluated))
+			}
 			return a.answerHook(answer)
 		},
 	}
+	c.Flags().BoolVar(&verbose, "verbose", false, "say on stderr how much was evaluated")
 	evaluationFlags(c, &limits)
 	return c
 }

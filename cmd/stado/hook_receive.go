@@ -52,7 +52,7 @@ Exit status: 0 take the push, 1 refuse it (findings on stderr), 2 usage.`,
 				return refused(err)
 			}
 			r.repository = source.Repository{Dir: dir, Env: os.Environ()}
-			if r.evaluator, err = evaluator(limits); err != nil {
+			if r.evaluator, err = remembering(c.Context(), limits, "."); err != nil {
 				return refused(err)
 			}
 			return asRefused(r.receive(c.Context(), c.InOrStdin()))

@@ -21,6 +21,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"stado.internal/stado/reconcile/sandbox/sandboxtest"
+	"stado.internal/stado/schema/schematest"
 )
 
 // eventuallyBound is far above anything that the scripts wait for: they assert an order of events, not speeds.
@@ -57,6 +58,7 @@ func TestScripts(t *testing.T) {
 			"ports":      scriptPorts,
 			"envfrom":    scriptEnvFrom,
 			"fill":       scriptFill,
+			"fleet":      scriptFleet,
 			"replace":    scriptReplace,
 			"serve":      scriptServe,
 		},
@@ -64,7 +66,7 @@ func TestScripts(t *testing.T) {
 }
 
 // cueBinary builds the plain cue command that the tools file pins: what a person would have installed.
-func cueBinary(t *testing.T) string {
+func cueBinary(t testing.TB) string {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "cue")
 	build := exec.Command("go", "build", "-modfile=.ci/tools.mod", "-o", out, "cuelang.org/go/cmd/cue")
@@ -217,6 +219,24 @@ func scriptFill(ts *testscript.TestScript, _ bool, args []string) {
 		text := os.Expand(ts.ReadFile(name), ts.Getenv)
 		ts.Check(os.WriteFile(ts.MkAbs(name), []byte(text), 0o600))
 	}
+}
+
+// fleet N DIR writes a generated registry of N hosts.
+func scriptFleet(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) != 2 {
+		ts.Fatalf("usage: fleet n dir")
+	}
+	n, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	ts.Check(writeFleet(ts.MkAbs(args[1]), n))
+}
+
+func writeFleet(dir string, n int) (err error) {
+	schematest.Fleet(n, func(path, text string) {
+		file := filepath.Join(dir, path)
+		err = errors.Join(err, os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644))
+	})
+	return err
 }
 
 // replace OLD NEW FILE changes every OLD and fails when there is none.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,12 +11,13 @@ import (
 	"stado.internal/stado/agent"
 	"stado.internal/stado/agent/config"
 	"stado.internal/stado/reconcile/source"
+	"stado.internal/stado/schema"
 )
 
 func newVet(a *app) *cobra.Command {
 	var v vetter
 	var format string
-	var asJSON bool
+	var asJSON, verbose bool
 	var limits config.Evaluation
 	c := &cobra.Command{
 		Use:   "vet [DIR]",
@@ -32,6 +34,9 @@ Findings are lines of text, or with --format: json; github, workflow commands wi
 log and in the file that GITHUB_STEP_SUMMARY names; gitlab, a Code Quality report; sarif, SARIF 2.1.0. Paths in the last three start
 at the top of the git repository that DIR lies in.
 
+What files come to is kept in the stado folder of the git directory, so that the next judgement evaluates what has changed. The folder
+may be deleted at any time.
+
 Exit status: 0 admitted, 1 refused (findings on stdout), 2 usage.`,
 		Example: "  stado vet\n  stado vet fleet --base origin/main\n  stado vet --staged\n  stado vet --ref HEAD --format github\n  stado vet fleet --json",
 		Args:    cobra.MaximumNArgs(1),
@@ -47,12 +52,15 @@ Exit status: 0 admitted, 1 refused (findings on stdout), 2 usage.`,
 				return misused(fmt.Errorf("--format is %q (write %s)", format, strings.Join(formats(), ", ")))
 			}
 			var err error
-			if v.evaluator, err = evaluator(limits); err != nil {
+			if v.evaluator, err = remembering(c.Context(), limits, v.dir); err != nil {
 				return refused(err)
 			}
 			answer, err := v.judge(c.Context())
 			if err != nil {
 				return refused(err)
+			}
+			if verbose {
+				fmt.Fprintln(a.stderr, sayCounts(answer.Evaluated))
 			}
 			return a.answerVet(c.Context(), answer, format, v.dir)
 		},
@@ -66,6 +74,7 @@ Exit status: 0 admitted, 1 refused (findings on stdout), 2 usage.`,
 	c.MarkFlagsMutuallyExclusive("staged", "trial-merge")
 	f.StringVar(&format, "format", formatText, "form of the findings: "+strings.Join(formats(), ", "))
 	f.BoolVar(&asJSON, "json", false, "the same as --format json")
+	f.BoolVar(&verbose, "verbose", false, "say on stderr how much was evaluated")
 	evaluationFlags(c, &limits)
 	return c
 }
@@ -77,6 +86,25 @@ func evaluator(limits config.Evaluation) (source.Evaluator, error) {
 		return source.Evaluator{}, err
 	}
 	return source.Evaluator{Runner: agent.Child(child, limits)}, nil
+}
+
+// remembering is [evaluator] for judgements that are made again and again: what files come to is kept in the repository that dir lies in.
+func remembering(ctx context.Context, limits config.Evaluation, dir string) (source.Evaluator, error) {
+	e, err := evaluator(limits)
+	if err != nil {
+		return source.Evaluator{}, err
+	}
+	repository, err := localRepository(dir)
+	if err != nil {
+		return source.Evaluator{}, err
+	}
+	e.Results, e.Sparse = repository.ResultsFolder(ctx), true
+	return e, nil
+}
+
+// sayCounts says what an evaluation did.
+func sayCounts(n schema.Counts) string {
+	return fmt.Sprintf("%d units: %d known from earlier evaluations, %d of pure data, %d evaluated as CUE", n.Units, n.Cached, n.Literal, n.Evaluated)
 }
 
 func evaluationFlags(c *cobra.Command, limits *config.Evaluation) {

@@ -22,6 +22,8 @@ type vetAnswer struct {
 	Digest     string           `json:"digest,omitempty"`
 	Base       string           `json:"base,omitempty"` // commit that the change starts from
 	Findings   fleet.Findings   `json:"findings"`
+	// Evaluated says how much of what was judged had to be evaluated.
+	Evaluated schema.Counts `json:"evaluated"`
 }
 
 const (
@@ -42,7 +44,7 @@ func (v vetter) judge(ctx context.Context) (vetAnswer, error) {
 	if err != nil {
 		return vetAnswer{}, err
 	}
-	answer.Digest = next.Digest
+	answer.Digest, answer.Evaluated = next.Digest, next.Counts
 	answer.Findings = append(append(answer.Findings, next.Findings...), driftFindings(next.Drift)...)
 	if next.Document != nil {
 		registry, err := fleet.Decode(next.Document)

@@ -11,6 +11,7 @@ import (
 
 	"stado.internal/stado/fleet"
 	"stado.internal/stado/policies"
+	"stado.internal/stado/reconcile/results"
 	"stado.internal/stado/reconcile/sandbox"
 	"stado.internal/stado/schema"
 )
@@ -23,36 +24,47 @@ type judgement struct {
 	Findings   fleet.Findings             `json:"findings,omitempty"`
 	Positions  map[string]schema.Position `json:"positions,omitempty"`
 	Policies   bool                       `json:"policies,omitempty"` // there are policies of the fleet's own
+	Counts     schema.Counts              `json:"counts"`
 }
 
 // judge compiles files and judges the result by itself. It runs in the child only.
-func judge(files []schema.File, p func(sandbox.Progress)) judgement {
+func (e evaluation) judge(set fileSet, cache *results.Cache, p func(sandbox.Progress)) (judgement, error) {
 	last := ""
-	c := schema.Compile(files, schema.Options{Progress: func(phase, file string) {
+	o := e.options(set, cache)
+	o.Progress = func(phase, file string) {
 		if file == "" {
 			file = last // a phase over everything: the file that was begun last says most
 		}
 		last = file
 		p(sandbox.Progress{Phase: phase, File: file})
-	}})
+	}
+	c := schema.Compile(set.files, o)
+	if c.Err != nil {
+		return judgement{}, c.Err
+	}
+	if cache != nil {
+		_ = cache.Save() // without it the next evaluation takes longer
+	}
 	c.Findings = append(c.Findings, policies.Check(c)...)
 	if c.Registry != nil {
-		c.Findings = append(c.Findings, policies.CheckOwn(files, c.Document, beginPolicies(p))...)
+		c.Findings = append(c.Findings, policies.CheckOwn(set.files, c.Document, beginPolicies(p))...)
 	}
 	c.Findings = schema.Limit(c.Findings)
 	j := judgement{
-		Document: c.Document, Digest: c.Digest, Findings: c.Findings, Positions: c.Positions, Policies: len(schema.PolicyFiles(files)) > 0,
+		Document: c.Document, Digest: c.Digest, Findings: c.Findings, Positions: c.Positions, Policies: len(schema.PolicyFiles(set.files)) > 0,
+		Counts: c.Counts,
 	}
 	if c.Registry != nil {
 		j.Generation = c.Registry.Directory.Generation
 	}
-	return j
+	return j, nil
 }
 
 // compileRequest asks for the verdict on one commit of the store.
 type compileRequest struct {
 	Store  string `json:"store"`
 	Commit string `json:"commit"`
+	evaluation
 }
 
 // compileReply is a commit's description and its verdict.
@@ -125,7 +137,8 @@ func compile(ctx context.Context, r compileRequest, p func(sandbox.Progress)) (c
 	if err != nil {
 		return compileReply{}, storeFailure(ctx, err, PhaseRead)
 	}
-	files, findings, err := readTree(st, c.TreeHash, p)
+	cache := r.open()
+	set, findings, err := treeSet(st, c.TreeHash, cache, p)
 	if err != nil {
 		return compileReply{}, storeFailure(ctx, err, PhaseRead)
 	}
@@ -134,7 +147,9 @@ func compile(ctx context.Context, r compileRequest, p func(sandbox.Progress)) (c
 		out.Findings = schema.Limit(findings)
 		return out, nil
 	}
-	out.judgement = judge(files, p)
+	if out.judgement, err = r.judge(set, cache, p); err != nil {
+		return compileReply{}, storeFailure(ctx, err, PhaseRead)
+	}
 	out.Positions = stepPositions(out.Positions)
 	return out, nil
 }

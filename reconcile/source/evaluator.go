@@ -13,6 +13,7 @@ import (
 	"github.com/go-git/go-git/v5/storage/filesystem"
 
 	"stado.internal/stado/fleet"
+	"stado.internal/stado/reconcile/results"
 	"stado.internal/stado/reconcile/sandbox"
 	"stado.internal/stado/schema"
 )
@@ -30,6 +31,8 @@ type Verdict struct {
 	AllowEmptyFleet bool
 	// Drift is what [schema.VendorDrift] lists, when the registry was read whole.
 	Drift []string
+	// Counts says how much was evaluated.
+	Counts schema.Counts
 }
 
 // A commit that removes the last host on purpose says so with the trailer `Stado-Allow: empty-fleet`.
@@ -45,7 +48,13 @@ const (
 // safe for concurrent use.
 type Evaluator struct {
 	Runner sandbox.Runner
+	// Results is a folder where results are kept between evaluations, such as [Repository.ResultsFolder]; empty for none.
+	Results string
+	// Sparse leaves the positions inside hosts and services out of verdicts; those of findings are all there.
+	Sparse bool
 }
+
+func (e Evaluator) how() evaluation { return evaluation{Results: e.Results, Sparse: e.Sparse} }
 
 // WorkTree judges the CUE files below a directory as they lie there, known to git or not. What the files do wrong is in the verdict;
 // the error, an [*Error] or the context's own, says that they could not be read.
@@ -65,7 +74,7 @@ func (e Evaluator) local(ctx context.Context, task, dir, rev string) (Verdict, e
 	if err != nil {
 		return Verdict{}, &Error{Phase: PhaseRead, Remote: dir, Kind: KindNotFound, Cause: err.Error(), Err: err}
 	}
-	return e.run(ctx, task, localRequest{Dir: abs, Revision: rev}, abs)
+	return e.run(ctx, task, localRequest{Dir: abs, Revision: rev, evaluation: e.how()}, abs)
 }
 
 // run has the child do a task; where is the directory that errors name.
@@ -84,8 +93,8 @@ func (e Evaluator) run(ctx context.Context, task string, request any, where stri
 	}
 	return Verdict{
 		Commit: reply.Commit, Document: reply.Document, Digest: reply.Digest, Findings: schema.Limit(reply.Findings), Positions: reply.Positions,
-		Policies: reply.Policies,
-		Parent:   reply.Parent, AllowEmptyFleet: reply.AllowEmptyFleet, Drift: reply.Drift,
+		Policies: reply.Policies, Counts: reply.Counts,
+		Parent: reply.Parent, AllowEmptyFleet: reply.AllowEmptyFleet, Drift: reply.Drift,
 	}, nil
 }
 
@@ -93,6 +102,7 @@ func (e Evaluator) run(ctx context.Context, task string, request any, where stri
 type localRequest struct {
 	Dir      string `json:"dir"`
 	Revision string `json:"revision,omitempty"`
+	evaluation
 }
 
 type localReply struct {
@@ -108,14 +118,15 @@ func workTree(_ context.Context, r localRequest, p func(sandbox.Progress)) (loca
 	if err != nil {
 		return localReply{}, localFailure(err, r.Dir)
 	}
-	return judged(files, findings, p), nil
+	return r.judged(withNames(files), r.open(), findings, p)
 }
 
-func judged(files []schema.File, findings fleet.Findings, p func(sandbox.Progress)) localReply {
+func (e evaluation) judged(set fileSet, cache *results.Cache, findings fleet.Findings, p func(sandbox.Progress)) (localReply, error) {
 	if len(findings) > 0 {
-		return localReply{judgement: judgement{Findings: schema.Limit(findings)}}
+		return localReply{judgement: judgement{Findings: schema.Limit(findings)}}, nil
 	}
-	return localReply{judgement: judge(files, p), Drift: schema.VendorDrift(files)}
+	j, err := e.judge(set, cache, p)
+	return localReply{judgement: j, Drift: schema.VendorDrift(set.files)}, err
 }
 
 func revision(_ context.Context, r localRequest, p func(sandbox.Progress)) (localReply, error) {
@@ -135,11 +146,16 @@ func revision(_ context.Context, r localRequest, p func(sandbox.Progress)) (loca
 	if err != nil {
 		return localReply{}, localFailure(err, r.Dir)
 	}
-	files, findings, err := readTree(st, root, p)
+	cache := r.open()
+	set, findings, err := treeSet(st, root, cache, p)
 	if err != nil {
 		return localReply{}, localFailure(err, r.Dir)
 	}
-	reply, about := judged(files, findings, p), description(commit)
+	reply, err := r.judged(set, cache, findings, p)
+	if err != nil {
+		return localReply{}, localFailure(err, r.Dir)
+	}
+	about := description(commit)
 	reply.Commit, reply.Parent = hash.String(), about.Parent
 	reply.AllowEmptyFleet = about.Trailers[TrailerAllow] == AllowEmptyFleet
 	return reply, nil

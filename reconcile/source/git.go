@@ -258,7 +258,7 @@ func (g *Git) step(ctx context.Context, commit string) (_ verdict, lasting bool,
 	if v, ok := g.verdicts[commit]; ok {
 		return v, true, nil
 	}
-	request := compileRequest{Store: g.opts.Store, Commit: commit}
+	request := compileRequest{Store: g.opts.Store, Commit: commit, evaluation: evaluation{Results: g.opts.Store + suffixResults, Sparse: true}}
 	var reply compileReply
 	err := g.run(ctx, taskCompile, request, &reply, 0)
 	lasting, final := true, true

@@ -61,16 +61,17 @@ func (e Evaluator) entries(ctx context.Context, r Repository, g *listGate, entri
 	if err != nil {
 		return Verdict{}, err
 	}
-	return e.run(ctx, taskFiles, filesRequest{Files: files}, r.Dir)
+	return e.run(ctx, taskFiles, filesRequest{Files: files, evaluation: e.how()}, r.Dir)
 }
 
 // filesRequest gives the child the files themselves.
 type filesRequest struct {
 	Files []schema.File `json:"files"`
+	evaluation
 }
 
 func givenFiles(_ context.Context, r filesRequest, p func(sandbox.Progress)) (localReply, error) {
-	return judged(r.Files, nil, p), nil
+	return r.judged(withNames(r.Files), r.open(), nil, p)
 }
 
 // listGate is a gate over a listing.

@@ -67,11 +67,12 @@ func applyPolicies(st *filesystem.Storage, prefix string, r policiesRequest, p f
 	if err != nil || !found {
 		return policiesReply{}, err
 	}
-	files, findings, err := readTree(st, dir, p)
+	set, findings, err := treeSet(st, dir, nil, p)
 	if err != nil || len(findings) > 0 {
 		findings.Sort()
 		return policiesReply{Findings: findings}, err
 	}
+	files := set.files
 	for i := range files {
 		files[i].Path = schema.PoliciesDir + "/" + files[i].Path
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/go-git/go-git/v5/storage/filesystem"
 
 	"stado.internal/stado/fleet"
+	"stado.internal/stado/reconcile/results"
 	"stado.internal/stado/reconcile/sandbox"
 	"stado.internal/stado/schema"
 )
@@ -119,39 +120,38 @@ func hidden(name string) bool { return strings.HasPrefix(name, ".") }
 
 // blob is a file that passed the gates.
 type blob struct {
-	path string
-	hash plumbing.Hash
+	path  string
+	hash  plumbing.Hash
+	known bool // the cache knows what it comes to
 }
 
 // treeGate is a gate over git objects.
 type treeGate struct {
 	gate
 	st    *filesystem.Storage
+	cache *results.Cache // nil for none: it knows the sizes of files
 	blobs []blob
 	sizes map[plumbing.Hash]int64 // of what was looked at: many names may mean one object
 }
 
-// readTree reads the CUE files of a git tree. Findings say what is refused; then no file has been read. An error says that the store
-// could not be read.
-func readTree(st *filesystem.Storage, root plumbing.Hash, p func(sandbox.Progress)) ([]schema.File, fleet.Findings, error) {
-	g := &treeGate{st: st, sizes: map[plumbing.Hash]int64{}}
+// listTree takes a git tree through the gates and lists its CUE files. Findings say what is refused; an error says that the store could not
+// be read.
+func listTree(st *filesystem.Storage, root plumbing.Hash, cache *results.Cache, p func(sandbox.Progress)) ([]blob, fleet.Findings, error) {
+	g := &treeGate{st: st, cache: cache, sizes: map[plumbing.Hash]int64{}}
 	p(sandbox.Progress{Phase: PhaseRead, File: "/"})
 	if err := g.walk("", root, 1); err != nil {
 		return nil, nil, err
 	}
-	if len(g.findings) > 0 {
-		return nil, g.findings, nil
+	return g.blobs, g.findings, nil
+}
+
+func readNamed(st *filesystem.Storage, b blob, p func(sandbox.Progress)) ([]byte, error) {
+	p(sandbox.Progress{Phase: PhaseRead, File: b.path})
+	data, err := readBlob(st, b.hash)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", b.path, err)
 	}
-	files := make([]schema.File, 0, len(g.blobs))
-	for _, b := range g.blobs {
-		p(sandbox.Progress{Phase: PhaseRead, File: b.path})
-		data, err := readBlob(st, b.hash)
-		if err != nil {
-			return nil, nil, fmt.Errorf("cannot read %s: %w", b.path, err)
-		}
-		files = append(files, schema.File{Path: b.path, Data: data})
-	}
-	return files, nil, nil
+	return data, nil
 }
 
 func (g *treeGate) walk(dir string, hash plumbing.Hash, depth int) error {
@@ -200,18 +200,28 @@ func (g *treeGate) entry(file string, e object.TreeEntry, depth int) error {
 	case filemode.Submodule:
 		g.submodule(file)
 	case filemode.Regular, filemode.Executable, filemode.Deprecated:
-		size, err := g.sizeOf(e.Hash)
+		size, known, err := g.fileSize(file, e.Hash)
 		if err != nil {
 			return fmt.Errorf("cannot read %s: %w", file, err)
 		}
 		g.size(file, size)
 		if wanted(e.Name) {
-			g.blobs = append(g.blobs, blob{path: file, hash: e.Hash})
+			g.blobs = append(g.blobs, blob{path: file, hash: e.Hash, known: known})
 		}
 	default:
 		g.refuse(RuleSpecial, file, fmt.Sprintf("the entry has the unknown mode %o", uint32(e.Mode)), "write the commit with git itself")
 	}
 	return nil
+}
+
+func (g *treeGate) fileSize(file string, hash plumbing.Hash) (size int64, known bool, err error) {
+	if g.cache != nil {
+		if size, ok := schema.Known(g.cache, file, hash.String()); ok {
+			return int64(size), true, nil
+		}
+	}
+	size, err = g.sizeOf(hash)
+	return size, false, err
 }
 
 func (g *treeGate) sizeOf(hash plumbing.Hash) (int64, error) {
