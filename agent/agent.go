@@ -110,8 +110,8 @@ func (a *Agent) build() error {
 	return nil
 }
 
-// overSSH is how an ssh repository is reached.
-func overSSH(s config.Agent) remote.Options {
+// OverSSH is how the hosts of the fleet are reached over SSH with an agent's settings.
+func OverSSH(s config.Agent) remote.Options {
 	o := remote.Options{Identity: remote.Identity{File: s.Identity, Agent: os.Getenv("SSH_AUTH_SOCK")}}
 	if s.KnownHosts != "" {
 		o.KnownHosts = []string{s.KnownHosts}

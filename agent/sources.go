@@ -8,7 +8,7 @@ import (
 	"stado.internal/stado/reconcile/source"
 )
 
-// sources are where the registry is read from, in their order. Only the goroutine that reads, and the one that ends after it, touch them.
+// sources are where the registry is read from, in their order. Only the goroutine of the reconciler touches them, and the agent after its end.
 type sources struct {
 	agent   *Agent
 	started *source.Git // the repository that this agent was started with
@@ -26,7 +26,7 @@ func newSources(a *Agent, started source.Remote) *sources {
 func (a *Agent) reading(o source.Options) source.Options {
 	o.Store, o.Runner = filepath.Join(a.opt.Home, "registry.git"), Child(a.opt.Child, a.opt.Settings.Evaluation)
 	o.Log, o.Fault = a.opt.Log, a.opt.Fault
-	ssh := overSSH(a.opt.Settings)
+	ssh := OverSSH(a.opt.Settings)
 	ssh.Host, ssh.Paths = o.SSH.Host, o.SSH.Paths
 	o.SSH = ssh
 	return o

@@ -2,10 +2,12 @@ package reconcile
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
 	"stado.internal/stado/fleet"
+	"stado.internal/stado/policies"
 	"stado.internal/stado/reconcile/source"
 	"stado.internal/stado/reconcile/store"
 )
@@ -17,6 +19,7 @@ type Asked struct {
 	Newest   fleet.Generation // of the newest commit that compiles; 0 when none does
 	Snapshot *fleet.Snapshot  // what would be held; nil when that is what is held already, or when nothing may be
 	Refusal  *Refusal         // of the tip; nil: the source answers
+	Nonce    string           // of the claim under which Snapshot was made; empty for none
 	Pending  bool             // the tip waits for its generation
 
 	admitted []store.Admission
@@ -30,7 +33,7 @@ func Ask(ctx context.Context, st *store.Store, src Source) (Asked, error) {
 	}))
 	var a Asked
 	for {
-		res := l.look(ctx, false, l.behind)
+		res := l.look(ctx, l.sources(), false, l.behind)
 		if res.err != nil {
 			return Asked{}, res.err
 		}
@@ -50,7 +53,7 @@ func (a *Asked) take(res result) {
 	a.Refusal, a.Pending = res.out.refusal, res.out.pending
 	a.admitted = append(a.admitted, res.out.admitted...)
 	if res.out.final != nil {
-		a.Snapshot = res.out.final
+		a.Snapshot, a.Nonce = res.out.final, nonceOf(res.offer, res.out.final.Commit)
 	}
 }
 
@@ -67,4 +70,27 @@ func (a Asked) HandOver(st *store.Store) error {
 		return store.ErrOutdated
 	}
 	return st.Put(&s, admitted...)
+}
+
+// HandDocument makes a document without a commit the last-known-good copy, as one that was handed over. There is no history to judge it
+// by: it is judged as one change from what is held, its generation must be above that, and where the held registry asks for signatures
+// it is refused, since nobody has signed it.
+func HandDocument(st *store.Store, document *fleet.Snapshot) error {
+	held := st.Snapshot()
+	if held == nil {
+		return errors.New("this host holds no registry that a document could follow on")
+	}
+	if trust := held.Registry.Trust; trust != nil && trust.Mode != fleet.TrustNone {
+		return errors.New(sayUnsigned(trust.Mode))
+	}
+	findings := policies.Judge(
+		policies.Revision{Registry: held.Registry, Document: held.Document, Digest: held.Digest},
+		policies.Revision{Registry: document.Registry, Document: document.Document, Digest: document.Digest, Gap: policies.GapUnknown},
+	)
+	if findings.Refuses() {
+		return errors.New(sayDocument(findings))
+	}
+	next := *document
+	next.Commit, next.Provenance, next.AdmittedAt = "", fleet.ProvenanceHandedOver, time.Now().UTC()
+	return st.Put(&next)
 }

@@ -104,8 +104,7 @@ func (l *loop) poll(ctx context.Context, src Source, restart bool) (source.Offer
 
 // look asks the sources in their order until one answers: with a registry that the fence admits, or the one that is held. When none
 // does, it is the first one's failure, which names what the others said.
-func (l *loop) look(ctx context.Context, restart bool, behind trail) result {
-	sources := l.opts.Sources(l.opts.Store.Snapshot())
+func (l *loop) look(ctx context.Context, sources []Source, restart bool, behind trail) result {
 	first := l.lookAt(ctx, sources[0], restart, behind)
 	for _, src := range sources[1:] {
 		if first.answered() || ctx.Err() != nil {

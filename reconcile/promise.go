@@ -16,15 +16,20 @@ func promised(p *authority.Promise, out outcome, offer source.Offer, now time.Ti
 	if s == nil {
 		return out
 	}
-	owner := authority.Owner{Mover: authority.HostOf(s.Registry.Directory.Authority)}
-	if i := slices.IndexFunc(offer.Steps, func(step source.Step) bool { return step.Commit == s.Commit }); i >= 0 {
-		owner.Nonce = offer.Steps[i].Trailers[source.TrailerNonce]
-	}
-	r := p.Keeps(s.Generation(), owner)
+	r := p.Keeps(s.Generation(), authority.Owner{Mover: authority.HostOf(s.Registry.Directory.Authority), Nonce: nonceOf(offer, s.Commit)})
 	if r == nil {
 		return out
 	}
 	return outcome{kept: true, blocked: out.blocked, refusal: &Refusal{Rule: RulePromised, Commit: s.Commit, Sentence: fleet.OneLine(r.Sentence, maxSentence), Since: now}}
+}
+
+// nonceOf is the claim under which a commit of an offer was made; empty for none.
+func nonceOf(offer source.Offer, commit string) string {
+	i := slices.IndexFunc(offer.Steps, func(step source.Step) bool { return step.Commit == commit })
+	if i < 0 {
+		return ""
+	}
+	return offer.Steps[i].Trailers[source.TrailerNonce]
 }
 
 // lookAtStore takes over what another process has written to the store, and ends a promise that nobody used: in a fleet without a quorum

@@ -46,8 +46,8 @@ func From(sources ...Source) func(*fleet.Snapshot) []Source {
 // Options make a [Reconciler]. Store, Sources, Refresh, Adopt and Log are required.
 type Options struct {
 	Store *store.Store
-	// Sources are where the registry is read from while this snapshot is held (nil: none), at least one: the next one is asked when those
-	// before it do not answer. It is called for every read, on the goroutine that reads.
+	// Sources are where the registry is read from while this snapshot is served, or else held (nil: none), at least one: the next one is
+	// asked when those before it do not answer. It is called on the goroutine of Run, before every read.
 	Sources func(held *fleet.Snapshot) []Source
 	// Authority is the host of the authority in sentences, when the held document names none.
 	Authority string
@@ -196,11 +196,20 @@ func (r *Reconciler) Run(ctx context.Context) error {
 	}
 }
 
+// sources are those of what is served: what somebody has handed over since is looked at when they do not answer.
+func (l *loop) sources() []Source {
+	if l.served != nil {
+		return l.opts.Sources(l.served)
+	}
+	return l.opts.Sources(l.opts.Store.Snapshot())
+}
+
 // ask begins a read, which Run waits for.
 func (l *loop) ask(ctx context.Context) {
 	l.lookAtStore()
 	l.reading, l.counted, l.started = true, false, time.Now()
 	restart, behind := l.restart, l.behind
 	l.restart = false
-	go func() { l.results <- l.look(ctx, restart, behind) }()
+	sources := l.sources()
+	go func() { l.results <- l.look(ctx, sources, restart, behind) }()
 }

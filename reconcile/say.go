@@ -86,7 +86,16 @@ func sayLeap(offered, held fleet.Generation) string {
 }
 
 func sayFindings(commit string, findings fleet.Findings) string {
-	first, more := "it does not compile", -1
+	return "commit " + commit + " refused: " + firstOf(findings, "it does not compile")
+}
+
+func sayDocument(findings fleet.Findings) string {
+	return "the document is refused: " + firstOf(findings, "")
+}
+
+// firstOf is the first error of findings and the number of others; without any, what is said instead.
+func firstOf(findings fleet.Findings, none string) string {
+	first, more := none, -1
 	for _, f := range findings {
 		switch {
 		case f.Severity != fleet.SeverityError:
@@ -96,11 +105,14 @@ func sayFindings(commit string, findings fleet.Findings) string {
 			more++
 		}
 	}
-	s := "commit " + commit + " refused: " + first
 	if more > 0 {
-		s += fmt.Sprintf("; and %d more", more)
+		first += fmt.Sprintf("; and %d more", more)
 	}
-	return s
+	return first
+}
+
+func sayUnsigned(mode fleet.TrustMode) string {
+	return fmt.Sprintf("the held registry asks for signatures (trust mode %s), and a document without a commit has none (hand over a bundle: stado registry bundle create)", mode)
 }
 
 func seconds(d time.Duration) string {

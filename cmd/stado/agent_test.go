@@ -65,6 +65,7 @@ func (l *lab) land(subject string) {
 	l.file("hosts/a1.cue", `package fleet
 
 registry: hosts: a1: {
+	ssh: "stado@127.0.0.3"
 	labels: mark: "g%d"
 	service_resolver: {
 		api_bind:          "127.0.0.1:%d"

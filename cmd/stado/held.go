@@ -2,8 +2,10 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 
+	"stado.internal/stado/agent/config"
 	"stado.internal/stado/fleet"
 	"stado.internal/stado/reconcile/store"
 )
@@ -31,4 +33,20 @@ func (a *app) held() (*fleet.Snapshot, error) {
 		fmt.Fprintln(a.stderr, b.Sentence)
 	}
 	return view.Snapshot, nil
+}
+
+// self is this host's name in the registry that it holds: as its settings say, else as the identity rule finds it; empty when neither does.
+func (a *app) self(settings config.Agent, held *fleet.Snapshot) fleet.HostName {
+	if settings.Host != "" || held == nil {
+		return fleet.HostName(settings.Host)
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return ""
+	}
+	host, err := held.Registry.HostByIdentity(name)
+	if err != nil {
+		return ""
+	}
+	return host
 }

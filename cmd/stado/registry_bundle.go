@@ -129,28 +129,18 @@ func (a *app) answerBundle(b bundleAnswer, asJSON bool) error {
 	return nil
 }
 
-// ask asks a remote beside whatever runs on this host: in a copy of its store, and without writing to what it holds.
+// ask asks a remote beside whatever runs on this host, without writing to what it holds.
 func (a *app) ask(ctx context.Context, home string, remote source.Remote) (_ reconcile.Asked, err error) {
-	scratch, err := os.MkdirTemp("", "stado-ask-")
-	if err != nil {
+	h := handing{app: a, ctx: ctx, home: home}
+	if h.scratch, err = os.MkdirTemp("", "stado-ask-"); err != nil {
 		return reconcile.Asked{}, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
-	dir := filepath.Join(scratch, storeFolder)
-	if err := source.CopyStore(filepath.Join(home, storeFolder), dir); err != nil {
-		return reconcile.Asked{}, err
-	}
+	defer func() { err = errors.Join(err, os.RemoveAll(h.scratch)) }()
 	folder := filepath.Join(home, registryFolder)
-	if _, err := os.Stat(folder); errors.Is(err, os.ErrNotExist) {
-		folder = filepath.Join(scratch, registryFolder) // nothing is held, and asking does not change that
+	if _, err := os.Stat(folder); err == nil { // else nothing is held, and asking does not change that
+		if h.store, err = store.Open(folder, nil); err != nil {
+			return reconcile.Asked{}, err
+		}
 	}
-	st, err := store.Open(folder, nil)
-	if err != nil {
-		return reconcile.Asked{}, err
-	}
-	e, err := evaluator(config.Evaluation{})
-	if err != nil {
-		return reconcile.Asked{}, err
-	}
-	return reconcile.Ask(ctx, st, source.New(source.Options{Store: dir, Remote: remote, Runner: e.Runner}))
+	return h.ask(source.Options{Remote: remote})
 }

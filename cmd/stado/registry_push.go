@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"stado.internal/stado/agent/config"
 	"stado.internal/stado/reconcile/change"
 )
 
@@ -29,6 +30,8 @@ type pushing struct {
 	changing
 	token             string
 	force, allowEmpty bool
+	copy              bool         // --last-known-good
+	ssh               config.Agent // how the authority is reached, with --last-known-good
 }
 
 func newRegistryPush(a *app) *cobra.Command {
@@ -45,12 +48,19 @@ compute is refused. The document carries its own generation, which must advance 
 the guard against a document that lacks a top-level key, and nothing else: no agent admits a generation that falls. A document
 without hosts is taken with --allow-empty-fleet only.
 
+--last-known-good writes the registry into this host's own last-known-good copy instead, while the authority that the copy names does not
+answer; PATH may then also be a git bundle ('stado registry bundle create'). Its generation must be above the copy's. A running agent takes
+it on its next refresh, without a restart, and asks the authority that it names from then on.
+
 Exit status: 0 done, 1 refused (nothing is changed), 2 usage, 69 the remote does not answer, 75 the store holds another version; then
 the receipt says which.`,
 		Example: "  stado registry pull >r.json && edit r.json && stado registry push r.json\n" +
 			"  stado registry push r.json --if-generation \"$(stado registry pull --generation-only)\" --json",
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
+			if f.copy {
+				return a.handOver(c, f, args[0])
+			}
 			document, name, err := readDocument(c, args[0])
 			if err != nil {
 				return err
@@ -64,6 +74,10 @@ the receipt says which.`,
 	c.Flags().BoolVar(&f.force, "force", false, "take a document that lacks a top-level key of the current one")
 	c.Flags().BoolVar(&f.allowEmpty, "allow-empty-fleet", false, "take a document without hosts")
 	c.Flags().BoolVar(&f.sign, "sign", false, "sign the commit as git is configured to (default: when commit.gpgsign says so)")
+	c.Flags().BoolVar(&f.copy, "last-known-good", false, "write this host's own copy, while the authority does not answer")
+	c.Flags().StringVar(&f.ssh.Host, "host", "", "with --last-known-good: this host's name in the registry (default: as agent.cue or the machine says)")
+	c.Flags().StringVar(&f.ssh.Identity, "identity", "", "with --last-known-good: private key for ssh (default: as agent.cue says, else the ssh-agent)")
+	c.Flags().StringVar(&f.ssh.KnownHosts, "known-hosts", "", "with --last-known-good: trusted host keys for ssh (default: as agent.cue says, else the usual files)")
 	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "print the difference and change nothing")
 	c.Flags().BoolVar(&f.asJSON, "json", false, "print the receipt as JSON")
 	return c

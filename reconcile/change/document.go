@@ -22,6 +22,7 @@ import (
 type Document struct {
 	Written  edit.Value // as it was given
 	Compiled edit.Value // in canonical form, with the schema's defaults
+	Bytes    []byte     // Compiled, as canonical JSON: what Digest is the digest of
 	Registry *fleet.Registry
 	Digest   string
 	Files    map[string][]byte // the same as a registry repository has it, without its module and its binding to the schema
@@ -68,7 +69,7 @@ func ReadDocument(ctx context.Context, e source.Evaluator, file string, data []b
 	if out.Registry, err = fleet.Decode(v.Document); err != nil {
 		return out, err
 	}
-	out.Digest = v.Digest
+	out.Digest, out.Bytes = v.Digest, v.Document
 	out.Compiled, err = edit.ReadJSON(file, v.Document)
 	return out, err
 }
