@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"stado.internal/stado/fleet"
 	"stado.internal/stado/reconcile/store"
@@ -165,6 +166,30 @@ func TestAsk(t *testing.T) {
 		}
 		if _, err := Ask(t.Context(), b.opts.Store, &repo{tip: base, err: errRefused}); !errors.Is(err, errRefused) {
 			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// TestHandedOverUnderAPart: a part that cannot be held, because somebody has handed a registry over at that moment, is not held on a
+// second try either: it was judged against what is not held any more.
+func TestHandedOverUnderAPart(t *testing.T) {
+	base := first(41, "base")
+	offered := base.then("a").then("b").then("c").then("d")
+	loopTest(t, base, offered, func(b *bench) {
+		l := newLoop(b.Reconciler)
+		l.tick = time.NewTimer(refresh)
+		defer l.tick.Stop()
+		b.repo.part = 3
+		res := l.look(t.Context(), l.sources(), false, trail{})
+		if !res.offer.Partial || res.out.final.Generation() != 44 {
+			t.Fatalf("%+v", res)
+		}
+		b.hand(base.then("x").then("y")) // another history
+		if l.settle(res) {
+			t.Error("the part was taken")
+		}
+		if held, _ := b.opts.Store.Held(); held.Generation != 43 || held.Provenance != fleet.ProvenanceHandedOver {
+			t.Errorf("%+v", held)
 		}
 	})
 }

@@ -158,10 +158,10 @@ func (r result) beside() string {
 	return "; " + strings.Join(r.others, "; ")
 }
 
-// outdated reports whether something else was held meanwhile, so that what the read amounts to has to be seen anew.
-func (l *loop) outdated(res result) bool {
+// outdated reports whether something else is held by now than what was judged against, so that it has to be judged anew.
+func (l *loop) outdated(judged store.Held) bool {
 	held, _ := l.opts.Store.Held()
-	return held.Commit != res.held.Commit || held.Generation != res.held.Generation || held.Digest != res.held.Digest
+	return held.Commit != judged.Commit || held.Generation != judged.Generation || held.Digest != judged.Digest
 }
 
 // arm sets the next refresh, counted from the start of a read so that the length of a read does not add to the interval.

@@ -41,7 +41,7 @@ func unread(err error) change {
 func (l *loop) settle(res result) (more bool) {
 	l.reading, l.beside = false, res.beside()
 	defer l.sayBlockers()
-	if res.err == nil && l.outdated(res) {
+	if res.err == nil && l.outdated(res.held) {
 		return true
 	}
 	blocked := res.err == nil && res.offer.Partial && res.out.blocked
@@ -152,6 +152,9 @@ func (l *loop) offered(res result) {
 
 // hold makes the outcome durable. A confirmed document is written again when the store is damaged.
 func (l *loop) hold(out outcome, held store.Held) error {
+	if l.outdated(held) { // a write before this one has told the store of another one's
+		return store.ErrOutdated
+	}
 	switch s := l.opts.Store.Snapshot(); {
 	case out.final != nil:
 		return l.opts.Store.Put(out.final, out.admitted...)
