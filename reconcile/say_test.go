@@ -55,17 +55,3 @@ func golden(t *testing.T, path, got string) {
 		t.Errorf("sentences (-want +got):\n%s", diff)
 	}
 }
-
-func TestAuthorityHost(t *testing.T) {
-	for remote, want := range map[string]string{
-		"https://forge.example.net:8443/fleet.git": "forge.example.net", "ssh://git@forge/fleet.git": "forge", "git@forge:fleet.git": "forge",
-		"file:///srv/fleet.git": "", "/srv/a:b": "", "": "",
-	} {
-		if got := hostOf(fleet.Authority{Remote: remote}); got != want {
-			t.Errorf("%q: %q, want %q", remote, got, want)
-		}
-	}
-	if got := hostOf(fleet.Authority{Host: "a1", Remote: "https://forge"}); got != "a1" {
-		t.Errorf("%q", got)
-	}
-}

@@ -8,11 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"stado.internal/stado/agent"
 	"stado.internal/stado/agent/config"
 	"stado.internal/stado/fleet"
 	"stado.internal/stado/reconcile/change"
-	"stado.internal/stado/reconcile/source"
 )
 
 // changeHelp is the part that the help of every verb that changes a registry has in common.
@@ -72,21 +70,13 @@ func (a *app) apply(c *cobra.Command, f changing, edit change.Edit) (change.Outc
 }
 
 func (a *app) applyWith(c *cobra.Command, f changing, o change.Options, edit change.Edit) (change.Outcome, error) {
-	evaluator, err := localEvaluator()
+	evaluator, err := evaluator(config.Evaluation{})
 	if err != nil {
 		return change.Outcome{}, refused(err)
 	}
 	o.Dir, o.Evaluator, o.Push, o.Remote, o.DryRun, o.Sign = f.repository, evaluator, f.push, f.remote, f.dryRun, f.sign
 	out, err := change.Apply(c.Context(), o, edit)
 	return out, changeExit(err)
-}
-
-func localEvaluator() (source.Evaluator, error) {
-	child, err := childCommand()
-	if err != nil {
-		return source.Evaluator{}, err
-	}
-	return source.Evaluator{Runner: agent.Child(child, config.Evaluation{})}, nil
 }
 
 // changeExit gives an error of a change its exit code.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"stado.internal/stado/agent/config"
 	"stado.internal/stado/fleet"
 	"stado.internal/stado/reconcile/change"
 	"stado.internal/stado/schema/edit"
@@ -55,7 +56,7 @@ func (a *app) exported(c *cobra.Command, repository, rev string) ([]byte, error)
 	if rev == "" {
 		rev = "HEAD"
 	}
-	evaluator, err := localEvaluator()
+	evaluator, err := evaluator(config.Evaluation{})
 	if err != nil {
 		return nil, refused(err)
 	}
@@ -130,7 +131,7 @@ Exit status: 0 done, 1 refused, 2 usage, 69 the remote does not answer.`,
 }
 
 func (a *app) pull(c *cobra.Command, o change.Options) (change.Held, error) {
-	evaluator, err := localEvaluator()
+	evaluator, err := evaluator(config.Evaluation{})
 	if err != nil {
 		return change.Held{}, refused(err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"stado.internal/stado/agent/config"
 	"stado.internal/stado/fleet"
 	"stado.internal/stado/reconcile/change"
 )
@@ -99,7 +100,7 @@ func readDocument(c *cobra.Command, path string) (change.Document, string, error
 	if err != nil {
 		return change.Document{}, name, refused(fmt.Errorf("cannot read the document: %w", err))
 	}
-	evaluator, err := localEvaluator()
+	evaluator, err := evaluator(config.Evaluation{})
 	if err != nil {
 		return change.Document{}, name, refused(err)
 	}

@@ -45,15 +45,21 @@ func hostAuthority(s *fleet.Snapshot) fleet.HostName {
 
 // HostOf names an authority in sentences and receipts: the host of the fleet, or the host of the forge's URL; empty for none.
 func HostOf(a fleet.Authority) fleet.HostName {
-	if a.Host != "" || a.Remote == "" {
+	if a.Host != "" {
 		return a.Host
 	}
-	if u, err := url.Parse(a.Remote); err == nil && u.Hostname() != "" {
+	if strings.Contains(a.Remote, "://") {
+		u, err := url.Parse(a.Remote)
+		if err != nil {
+			return ""
+		}
 		return fleet.HostName(u.Hostname())
 	}
 	// git's short form, user@host:path
-	host, _, _ := strings.Cut(a.Remote, ":")
-	return fleet.HostName(host[strings.LastIndexByte(host, '@')+1:])
+	if host, _, ok := strings.Cut(a.Remote, ":"); ok && !strings.Contains(host, "/") {
+		return fleet.HostName(host[strings.LastIndexByte(host, '@')+1:])
+	}
+	return ""
 }
 
 // Relation is how one commit stands to another in their history.

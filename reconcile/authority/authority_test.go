@@ -113,6 +113,9 @@ func TestHostOf(t *testing.T) {
 		{fleet.Authority{Remote: "https://forge.example/fleet.git"}, "forge.example"},
 		{fleet.Authority{Remote: "ssh://git@forge.example:2222/fleet.git"}, "forge.example"},
 		{fleet.Authority{Remote: "git@forge.example:fleet.git"}, "forge.example"},
+		{fleet.Authority{Host: "a1", Remote: "https://forge.example"}, "a1"},
+		{fleet.Authority{Remote: "file:///srv/fleet.git"}, ""},
+		{fleet.Authority{Remote: "/srv/a:b"}, ""},
 	} {
 		if got := authority.HostOf(c.authority); got != c.want {
 			t.Errorf("%+v: %q", c.authority, got)
