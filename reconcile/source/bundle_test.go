@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/go-git/go-git/v5/plumbing"
+
+	"stado.internal/stado/reconcile/sandbox"
 )
 
 func bundlePoller(t *testing.T, file, store string) *Git {
@@ -69,6 +71,27 @@ func TestBundles(t *testing.T) {
 			t.Errorf("%s on its base: %+v", name, o)
 		}
 		r.git("reset", "-q", "--hard", tip)
+	}
+}
+
+// TestBundleKilled: a child that is ended in the middle leaves the old file, and nothing beside it.
+func TestBundleKilled(t *testing.T) {
+	r := newRepo(t)
+	r.commit("one", registry(1))
+	dir := t.TempDir()
+	file := filepath.Join(dir, "b")
+	if err := os.WriteFile(file, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run := runner(t)
+	run.Limits = sandbox.DefaultLimits()
+	run.Limits.File = 64
+	if b, err := (Evaluator{Runner: run}).Bundle(t.Context(), r.dir, "main", "", "main", file); err == nil {
+		t.Errorf("wrote %+v", b)
+	}
+	entries, err := os.ReadDir(dir)
+	if data, _ := os.ReadFile(file); err != nil || len(entries) != 1 || string(data) != "old" {
+		t.Errorf("%v %v %q", entries, err, data)
 	}
 }
 

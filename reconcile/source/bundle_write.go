@@ -33,20 +33,35 @@ type bundleRequest struct {
 }
 
 // Bundle writes the history of a revision of the repository in dir to a new file, as a git bundle that calls it branch. With since, only
-// what that revision does not reach; whoever reads the bundle must have it then. An existing file is replaced when the new one is whole.
-func (e Evaluator) Bundle(ctx context.Context, dir, rev, since, branch, file string) (Bundle, error) {
+// what that revision does not reach; whoever reads the bundle must have it then. An existing file is replaced when the new one is whole,
+// and nothing is left beside it, also when the child is killed in the middle.
+func (e Evaluator) Bundle(ctx context.Context, dir, rev, since, branch, file string) (out Bundle, err error) {
 	request := bundleRequest{Commit: rev, Since: since, Branch: branch}
-	var err error
-	if request.Dir, err = filepath.Abs(dir); err == nil {
-		request.File, err = filepath.Abs(file)
-	}
-	if err != nil {
+	if request.Dir, err = filepath.Abs(dir); err != nil {
 		return Bundle{}, &Error{Phase: PhaseRead, Remote: dir, Kind: KindNotFound, Cause: err.Error(), Err: err}
 	}
+	if file, err = filepath.Abs(file); err != nil {
+		return Bundle{}, fmt.Errorf("cannot write the bundle: %w", err)
+	}
+	fresh, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+".*.tmp")
+	if err != nil {
+		return Bundle{}, fmt.Errorf("cannot write the bundle: %w", err)
+	}
+	request.File = fresh.Name()
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(request.File))
+		}
+	}()
+	if err := errors.Join(fresh.Chmod(0o644), fresh.Close()); err != nil {
+		return Bundle{}, fmt.Errorf("cannot write the bundle: %w", err)
+	}
 	var last sandbox.Progress
-	var out Bundle
 	if err := e.Runner.Run(ctx, taskBundle, request, &out, func(p sandbox.Progress) { last = p }); err != nil {
 		return Bundle{}, asError(err, request.Dir, last)
+	}
+	if err := os.Rename(request.File, file); err != nil {
+		return Bundle{}, fmt.Errorf("cannot write the bundle: %w", err)
 	}
 	return out, nil
 }
@@ -93,17 +108,12 @@ func bundle(_ context.Context, r bundleRequest, p func(sandbox.Progress)) (Bundl
 	return out, nil
 }
 
-// writeBundle puts a whole bundle in the place of the file, or nothing.
-func writeBundle(r bundleRequest, b Bundle, st *filesystem.Storage, objects []plumbing.Hash) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(r.File), "."+filepath.Base(r.File)+".*.tmp")
+// writeBundle fills the file that the parent has made.
+func writeBundle(r bundleRequest, b Bundle, st *filesystem.Storage, objects []plumbing.Hash) error {
+	f, err := os.OpenFile(r.File, os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(f.Name()))
-		}
-	}()
 	w := bufio.NewWriter(f)
 	fmt.Fprintf(w, "# v2 git bundle\n") // a failed write shows at Flush
 	if b.Since != "" {
@@ -111,9 +121,5 @@ func writeBundle(r bundleRequest, b Bundle, st *filesystem.Storage, objects []pl
 	}
 	fmt.Fprintf(w, "%s %s\n\n", b.Commit, plumbing.NewBranchReferenceName(r.Branch))
 	_, err = packfile.NewEncoder(w, st, false).Encode(objects, 10)
-	err = errors.Join(err, w.Flush(), f.Chmod(0o644), f.Sync(), f.Close())
-	if err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), r.File)
+	return errors.Join(err, w.Flush(), f.Sync(), f.Close())
 }
