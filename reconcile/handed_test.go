@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"stado.internal/stado/fleet"
+	"stado.internal/stado/policies"
 	"stado.internal/stado/reconcile/store"
 )
 
@@ -190,6 +191,38 @@ func TestHandedOverUnderAPart(t *testing.T) {
 		}
 		if held, _ := b.opts.Store.Held(); held.Generation != 43 || held.Provenance != fleet.ProvenanceHandedOver {
 			t.Errorf("%+v", held)
+		}
+	})
+}
+
+// TestHandDocument: a document without a commit is judged as one change from what is held, and refused where signatures are asked for.
+func TestHandDocument(t *testing.T) {
+	base := first(41, "base")
+	loopTest(t, base, base, func(b *bench) {
+		st := b.opts.Store
+		lower := base.then("x").with(func(c *commit) { c.generation = 40 })
+		if err := HandDocument(st, snapshotOf(lower)); err == nil || !strings.Contains(err.Error(), "the document is refused: ") {
+			t.Errorf("lower: %v", err)
+		}
+		empty := base.then("x").with(func(c *commit) { c.empty = true })
+		if err := HandDocument(st, snapshotOf(empty)); err == nil || !strings.Contains(err.Error(), policies.RuleEmptyFleet) {
+			t.Errorf("empty: %v", err)
+		}
+		if err := HandDocument(st, snapshotOf(base.then("a"))); err != nil {
+			t.Fatal(err)
+		}
+		held, _ := st.Held()
+		if held.Generation != 42 || held.Commit != "" || held.Provenance != fleet.ProvenanceHandedOver {
+			t.Errorf("%+v", held)
+		}
+		st.Snapshot().Registry.Trust = &fleet.Trust{Mode: fleet.TrustTip}
+		if err := HandDocument(st, snapshotOf(base.then("a").then("b"))); err == nil || !strings.Contains(err.Error(), "asks for signatures (trust mode tip)") {
+			t.Errorf("unsigned: %v", err)
+		}
+	})
+	loopTest(t, nil, base, func(b *bench) {
+		if err := HandDocument(b.opts.Store, snapshotOf(base)); err == nil {
+			t.Error("a document follows on nothing")
 		}
 	})
 }

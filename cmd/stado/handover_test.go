@@ -75,29 +75,43 @@ func TestHandOver(t *testing.T) {
 	if said := l.refuse(exitRefused, push(document)...); !strings.Contains(said, "service directory generation 3 is not above the 3 this host's last-known-good copy holds; a copy is never rolled back") {
 		t.Errorf("not above: %s", said)
 	}
-	l.authority("a1", own, 2) // generation 4
+	l.land("for the air gap") // generation 4, as a document: the commit of the next one carries on from it
+	export()
+	if said := l.command(push(document)...); !strings.Contains(said, "handed "+document+" to this host's last-known-good copy at service directory generation 4; the authority did not answer: ") {
+		t.Errorf("a document: %s", said)
+	}
+	l.until("serving the document", func() bool { return r.holds(4) })
+	if version := l.state().StoreVersion; version != "handed-over" {
+		t.Errorf("it is served as version %s", version)
+	}
+	bare := l.command("registry", "show", "--json")
+	if !strings.Contains(bare, "for the air gap") && !strings.Contains(bare, `"g4"`) {
+		t.Errorf("the document says %s", bare)
+	}
+
+	l.authority("a1", own, 2) // generation 5
 	bundle := filepath.Join(t.TempDir(), "moved.bundle")
 	l.command("registry", "bundle", "create", bundle, "--repository", l.repo)
 	l.command("authority", "init", own, "--from", l.repo)
 	receipt := l.command(push(bundle, "--json")...)
-	for _, part := range []string{`"state": "handed-over"`, `"directory_generation": 4`, `"authority_unanswered": "`, "handshake: the server took the connection and sent no SSH greeting"} {
+	for _, part := range []string{`"state": "handed-over"`, `"directory_generation": 5`, `"authority_unanswered": "`, "handshake: the server took the connection and sent no SSH greeting"} {
 		if !strings.Contains(receipt, part) {
 			t.Errorf("the receipt lacks %s:\n%s", part, receipt)
 		}
 	}
-	l.until("serving what was handed over", func() bool { return r.holds(4) })
-	if out := r.output(); !strings.Contains(out, "stado resolver: the registry authority did not answer (") || !strings.Contains(out, "); adopting the newer registry this host was handed, directory generation 4") {
+	l.until("serving what was handed over", func() bool { return r.holds(5) })
+	if out := r.output(); !strings.Contains(out, "stado resolver: the registry authority did not answer (") || !strings.Contains(out, "); adopting the newer registry this host was handed, directory generation 5") {
 		t.Errorf("the agent said\n%s", out)
 	}
-	l.until("asking the authority that it names", func() bool { return r.serves(4) })
+	l.until("asking the authority that it names", func() bool { return r.serves(5) })
 	if said := l.refuse(exitRefused, push(document)...); !strings.Contains(said, "this host, a1, is the registry authority") {
 		t.Errorf("on the authority: %s", said)
 	}
-	l.land("fifth")
+	l.land("sixth")
 	l.git("push", "--quiet", own, "HEAD:main")
-	l.until("serving its own branch", func() bool { return r.serves(5) })
+	l.until("serving its own branch", func() bool { return r.serves(6) })
 	r.stop()
-	if log := l.command("registry", "log"); strings.Count(log, "handed-over") != 1 {
+	if log := l.command("registry", "log"); strings.Count(log, "handed-over") != 2 {
 		t.Errorf("the log says\n%s", log)
 	}
 }
