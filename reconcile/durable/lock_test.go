@@ -13,7 +13,7 @@ import (
 func TestLock(t *testing.T) {
 	f := Folder{Path: t.TempDir()}
 	synctest.Test(t, func(t *testing.T) {
-		unlock, err := f.Lock()
+		release, err := f.Lock()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -25,11 +25,11 @@ func TestLock(t *testing.T) {
 			t.Errorf("waited %s", waited)
 		}
 		time.AfterFunc(time.Second, func() {
-			if err := unlock(); err != nil {
+			if err := release(); err != nil {
 				t.Error(err)
 			}
 		})
-		unlock, err = f.Lock()
+		unlock, err := f.Lock()
 		if err != nil {
 			t.Fatal(err)
 		}
