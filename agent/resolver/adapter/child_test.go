@@ -184,7 +184,7 @@ func (p *process) dial() net.Conn {
 	p.t.Helper()
 	c, err := net.Dial("tcp", p.addr)
 	if err != nil {
-		p.t.Fatal(err)
+		p.t.Fatalf("%v\n%s", err, p.log.String())
 	}
 	if err := c.SetDeadline(time.Now().Add(limit)); err != nil {
 		p.t.Fatal(err)

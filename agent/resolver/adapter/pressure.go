@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"stado.internal/stado/agent/resolver/route"
 	"stado.internal/stado/agent/resolver/wait"
@@ -14,12 +15,17 @@ import (
 // a few while relays are being shed. The published documents need none.
 const reserveSize = 16
 
+// settling is how long what was shed may take to give its descriptors back: each goes when the last goroutine that reads from it has run,
+// which a busy machine delays.
+const settling = time.Second
+
 // pressure is what a process does about descriptors. Only one adapter relieves it at a time.
 type pressure struct {
 	epoch atomic.Uint64 // reliefs so far
 
-	mu      sync.Mutex
-	reserve []int
+	mu       sync.Mutex
+	reserve  []int
+	relieved time.Time // of the last relief
 }
 
 // exhausted reports whether an error means that the process, or the machine, has no descriptor left to give. Errors are told by number:
@@ -61,7 +67,7 @@ func spareDescriptor() (int, error) {
 }
 
 // relieve ends every held relay of the process, and every upload that stands although its client is gone, after cause at the adapter.
-// relief is the epoch from before the failed call: when somebody has relieved the pressure since, trying again is all there is to do. The
+// relief is the epoch from before the failed call: when somebody has relieved the pressure since, or just before, trying again is all there is to do. The
 // error is the sentence when nothing could be shed.
 func (r *Relays) relieve(at route.Key, relief uint64, cause error) error {
 	p := &r.pressure
@@ -70,10 +76,13 @@ func (r *Relays) relieve(at route.Key, relief uint64, cause error) error {
 	if p.epoch.Load() != relief {
 		return nil
 	}
-	interval := r.ledger.Interval()
-	shed, opening := r.ledger.Shed(r.now())
+	interval, now := r.ledger.Interval(), r.now()
+	shed, opening := r.ledger.Shed(now)
 	orphans := r.endOrphans()
 	if len(shed) == 0 && orphans == 0 {
+		if now.Sub(p.relieved) < settling {
+			return nil
+		}
 		return sayNothingShed(at.Bind, cause, interval, opening) // the reserve is not for one more relay
 	}
 	p.releaseLocked() // comes back with the housekeeping, when there is room
@@ -84,6 +93,7 @@ func (r *Relays) relieve(at route.Key, relief uint64, cause error) error {
 		lines = append(lines, sayShedWait(w))
 		w.Shed(body)
 	}
+	p.relieved = now
 	p.epoch.Add(1)
 	if orphans > 0 {
 		lines = append(lines, sayOrphansEnded(at, orphans, cause))

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -133,14 +134,28 @@ func (d *Daemon) Thaw() {
 	}
 }
 
-// tree stops every process of the server, parents first so that none is added, and names them.
+// tree stops every process of the server, parents first so that none is added, and names them. A signal only asks: a process that is in
+// the middle of a fork stops after it, so its children are known once it has stopped.
 func (d *Daemon) tree() []int {
 	all := []int{d.cmd.Process.Pid}
 	for i := 0; i < len(all); i++ {
 		_ = syscall.Kill(all[i], syscall.SIGSTOP) // it may have ended by itself
+		for stat := status(all[i]); len(stat) > 0 && !strings.Contains("TZX", stat[0]); stat = status(all[i]) {
+			runtime.Gosched()
+		}
 		all = append(all, children(all[i])...)
 	}
 	return all
+}
+
+// status reads what the kernel says of a process behind its name: its state, its parent and more; nothing once it has ended.
+func status(pid int) []string {
+	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return nil
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	return strings.Fields(rest)
 }
 
 // children reads the process table; a process that ends meanwhile is no child.
@@ -152,12 +167,7 @@ func children(parent int) []int {
 		if err != nil {
 			continue
 		}
-		stat, err := os.ReadFile(filepath.Join("/proc", e.Name(), "stat"))
-		if err != nil {
-			continue
-		}
-		_, rest, _ := strings.Cut(string(stat), ") ")
-		if fields := strings.Fields(rest); len(fields) > 1 && fields[1] == strconv.Itoa(parent) {
+		if fields := status(pid); len(fields) > 1 && fields[1] == strconv.Itoa(parent) {
 			out = append(out, pid)
 		}
 	}
