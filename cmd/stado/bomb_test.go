@@ -101,7 +101,7 @@ func (l *lab) meet(r *running, name string, want *regexp.Regexp) {
 	said, slowest, asked := "", time.Duration(0), 0
 	l.until("a refusal of "+name, func() bool {
 		at := time.Now()
-		ctx, cancel := context.WithTimeout(l.t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(l.t.Context(), 20*time.Second)
 		defer cancel()
 		st, err := fetchState(ctx, filepath.Join(l.home, "agent.sock"))
 		if err != nil {

@@ -259,7 +259,7 @@ func awaitGone(t *testing.T, pid int) {
 	if pid <= 1 {
 		t.Fatalf("no process id was reported (%d)", pid)
 	}
-	deadline := time.Now().Add(5 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for ; ; <-tick.C {

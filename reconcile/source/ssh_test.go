@@ -257,15 +257,7 @@ func TestSilentGitOverSSH(t *testing.T) {
 			t.Parallel()
 			s := remotetest.Listen(t, remotetest.Config{})
 			s.Behave(tc.behavior)
-			d := long()
-			for phase, field := range map[string]*time.Duration{
-				PhaseHandshake: &d.Handshake, PhaseAuthentication: &d.Authentication, PhaseExec: &d.Exec, PhaseAdvertisement: &d.Advertisement, PhasePack: &d.Pack,
-			} {
-				if phase == tc.phase {
-					*field = time.Second
-				}
-			}
-			g, _ := sshPoller(t, s.Host, r.dir, d)
+			g, _ := sshPoller(t, s.Host, r.dir, shortAt(tc.phase))
 			began := time.Now()
 			_, err := g.Poll(t.Context(), Anchor{})
 			e, ok := errors.AsType[*Error](err)
