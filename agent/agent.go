@@ -54,8 +54,7 @@ type Agent struct {
 
 	mu     sync.Mutex
 	target fleet.HostName // this host's name in the registry, once one was adopted
-	served *fleet.Snapshot
-	lost   string // why the served registry does not tell which host this is
+	lost   string         // why the served registry does not tell which host this is
 }
 
 // New takes the state directory, reads the anchor and builds the parts in the order in which they depend on each other. It binds no
@@ -177,7 +176,7 @@ func (a *Agent) adopt(s *fleet.Snapshot) {
 	// The listeners first: a document that names the new generation must not list the old ones.
 	a.resolver.Apply(s, host)
 	a.mu.Lock()
-	a.served, a.target, a.lost = s, host, ""
+	a.target, a.lost = host, ""
 	if err != nil {
 		a.lost = err.Error()
 	}

@@ -9,12 +9,14 @@ import (
 	"stado.internal/stado/reconcile"
 )
 
-// document merges what the loop and the resolver say of themselves into the published state.
+// document merges what the loop and the resolver say of themselves into the published state. Which registry is served, under which version
+// and since when are the loop's to say, all at once: between its call of adopt and its next word the old one is named.
 func (a *Agent) document() status.Resolver {
 	a.mu.Lock()
-	target, served, lost := a.target, a.served, a.lost
+	target, lost := a.target, a.lost
 	a.mu.Unlock()
 	loop := a.reconciler.Status()
+	served := loop.Served
 	doc := status.Resolver{
 		UpdatedAt: time.Now().UTC(), Target: target, PID: os.Getpid(), State: status.State(loop.Phase), Reason: loop.Reason,
 		Attempt: loop.Attempt, NextAttemptAt: loop.NextAttemptAt, LoadedAt: loop.LoadedAt, StoreVersion: loop.StoreVersion,
@@ -26,7 +28,7 @@ func (a *Agent) document() status.Resolver {
 	if h, ok := a.store.Held(); ok {
 		doc.Fence = &status.Fence{Generation: h.Generation, Commit: h.Commit, Digest: h.Digest, Provenance: h.Provenance, Since: h.UpdatedAt}
 	}
-	if lost != "" {
+	if lost != "" && served != nil {
 		doc.Refusals = append(doc.Refusals, status.Refusal{Rule: RuleIdentity, Sentence: lost, Since: served.AdmittedAt})
 	}
 	a.resolver.Fill(&doc)
@@ -54,12 +56,12 @@ func refusalsOf(loop reconcile.Status) []status.Refusal {
 // health answers the resolution API: which generation is served, and whether it is older than the host declares to tolerate.
 func (a *Agent) health() (fleet.Generation, bool) {
 	a.mu.Lock()
-	served, target := a.served, a.target
+	target := a.target
 	a.mu.Unlock()
-	r := resolverOf(served, target)
-	loaded := a.reconciler.Status().LoadedAt
-	if r == nil || loaded == nil {
-		return served.Generation(), true
+	loop := a.reconciler.Status()
+	r := resolverOf(loop.Served, target)
+	if r == nil || loop.LoadedAt == nil {
+		return loop.Served.Generation(), true
 	}
-	return served.Generation(), time.Since(*loaded) > r.MaxStale()
+	return loop.Served.Generation(), time.Since(*loop.LoadedAt) > r.MaxStale()
 }

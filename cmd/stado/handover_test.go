@@ -82,7 +82,7 @@ func TestHandOver(t *testing.T) {
 	}
 	l.until("serving the document", func() bool { return r.holds(4) })
 	if version := l.state().StoreVersion; version != "handed-over" {
-		t.Errorf("it is served as version %s", version)
+		t.Errorf("it is served as version %s; the agent said\n%s", version, r.output())
 	}
 	bare := l.command("registry", "show", "--json")
 	if !strings.Contains(bare, "for the air gap") && !strings.Contains(bare, `"g4"`) {
