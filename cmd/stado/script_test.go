@@ -39,6 +39,7 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup: func(e *testscript.Env) error {
+			e.Values[testValue{}] = e.T()
 			root, err := filepath.Abs(filepath.Join("..", ".."))
 			if err != nil {
 				return err
@@ -61,6 +62,7 @@ func TestScripts(t *testing.T) {
 			"fleet":      scriptFleet,
 			"replace":    scriptReplace,
 			"serve":      scriptServe,
+			"sshd":       scriptSSHD,
 		},
 	})
 }

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"stado.internal/stado/agent/config"
+	"stado.internal/stado/agent/status"
+	"stado.internal/stado/fleet"
+	"stado.internal/stado/reconcile/openssh"
+	"stado.internal/stado/reconcile/remote"
+)
+
+// hostKeyVariable names the private key of the host channel where no flag does.
+const hostKeyVariable = "STADO_HOST_SSH_KEY_FILE"
+
+// channelHelp is the part that the help of every verb of the host channel has in common.
+const channelHelp = `
+
+HOST is a host that the registry declares: the one that this host holds, or with --registry the files of a registry repository. It is
+reached by OpenSSH's ssh, along its declared paths in their order; the next one is tried only while nothing has run. What you have told
+ssh in its configuration holds. This machine itself needs no ssh. Nothing is ever asked: keys come from --ssh-key, else from
+$STADO_HOST_SSH_KEY_FILE, else from what ssh finds. A changed host key is refused; that of a host met for the first time is added to your
+known_hosts, unless --ssh-known-hosts names the file of the only keys that are trusted.`
+
+// channelFlags say how the verbs of the host channel reach a host.
+type channelFlags struct {
+	registry, key, knownHosts, config string
+	dryRun                            bool
+}
+
+func (f *channelFlags) flags(c *cobra.Command) {
+	c.Flags().StringVar(&f.registry, "registry", "", "registry repository whose files declare the host (default: the registry that this host holds)")
+	c.Flags().StringVar(&f.key, "ssh-key", "", "private key for the host, readable by its owner only; nothing else is offered")
+	c.Flags().StringVar(&f.knownHosts, "ssh-known-hosts", "", "file of the only host keys that are trusted; it is never written")
+	c.Flags().StringVar(&f.config, "ssh-config", "", "configuration that ssh reads in place of yours")
+}
+
+// target is a host on which something is to be done.
+type target struct {
+	openssh.Channel
+	name     fleet.HostName
+	registry *fleet.Registry
+}
+
+// target finds a declared host and the way to it.
+func (a *app) target(ctx context.Context, f channelFlags, name fleet.HostName) (target, error) {
+	registry, err := a.declared(ctx, f.registry)
+	if err != nil {
+		return target{}, err
+	}
+	host, ok := registry.Hosts[name]
+	if !ok {
+		return target{}, refused(fmt.Errorf("unknown host %q: the registry declares %s", name, orNone(joined(registry.HostNames()))))
+	}
+	t := target{name: name, registry: registry}
+	t.Channel = openssh.Channel{Host: string(name), Local: isHere(registry, name), Avoid: a.avoidHeld(ctx)}
+	switch {
+	case host.SSH != "":
+		t.Paths = remote.Paths(host)
+	case !t.Local:
+		return target{}, refused(&openssh.Unreachable{Host: string(name)})
+	}
+	if f.key == "" {
+		f.key = os.Getenv(hostKeyVariable)
+		if f.key != "" && !filepath.IsAbs(f.key) {
+			return target{}, refused(fmt.Errorf("%s is %s, which is not an absolute path", hostKeyVariable, f.key))
+		}
+	}
+	for _, file := range []struct {
+		flag, from string
+		to         *string
+	}{{"--ssh-key", f.key, &t.Identity}, {"--ssh-known-hosts", f.knownHosts, &t.KnownHosts}, {"--ssh-config", f.config, &t.Config}} {
+		*file.to = file.from
+		if err := readableFile(file.flag, file.to); err != nil {
+			return target{}, refused(err)
+		}
+	}
+	if t.Identity != "" {
+		if err := ownersOnly(t.Identity); err != nil {
+			return target{}, refused(err)
+		}
+	}
+	return t, nil
+}
+
+// ownersOnly refuses a secret that others can use.
+func ownersOnly(file string) error {
+	info, err := os.Stat(file)
+	if err != nil {
+		return err
+	}
+	if perm := info.Mode().Perm(); perm&0o077 != 0 {
+		return fmt.Errorf("the file %s can be used by others (mode %04o; run: chmod 0600 %s)", file, perm, file)
+	}
+	return nil
+}
+
+// declared is the registry that a repository's files declare, or that this host holds.
+func (a *app) declared(ctx context.Context, dir string) (*fleet.Registry, error) {
+	if dir == "" {
+		s, err := a.held()
+		if err != nil {
+			return nil, refused(fmt.Errorf("%w; a registry repository can be named: --registry DIR", err))
+		}
+		return s.Registry, nil
+	}
+	if err := requireRepository(dir); err != nil {
+		return nil, refused(err)
+	}
+	e, err := evaluator(config.Evaluation{})
+	if err != nil {
+		return nil, refused(err)
+	}
+	v, err := e.WorkTree(ctx, dir)
+	if err == nil {
+		err = requireAdmitted(v, "the registry in "+dir)
+	}
+	if err != nil {
+		return nil, refused(err)
+	}
+	registry, err := fleet.Decode(v.Document)
+	if err != nil {
+		return nil, refused(err)
+	}
+	return registry, nil
+}
+
+// isHere reports whether a host is this machine, by the identity rule.
+func isHere(r *fleet.Registry, name fleet.HostName) bool {
+	hostname, err := os.Hostname()
+	if err != nil {
+		return false
+	}
+	here, err := r.HostByIdentity(hostname)
+	return err == nil && here == name
+}
+
+// avoidHeld keeps the channel off an adapter of this host that holds connections unanswered: a session over it would stand behind them.
+func (a *app) avoidHeld(ctx context.Context) func(remote.Path) string {
+	home, err := a.clientHome(status.ResolverFile)
+	if err != nil {
+		return nil
+	}
+	in := a.inputs(ctx, home)
+	if in.State == nil || in.Stopped {
+		return nil
+	}
+	return func(p remote.Path) string {
+		to, err := p.Destination.Parse()
+		if err != nil {
+			return ""
+		}
+		bind := net.JoinHostPort(to.Host, strconv.Itoa(to.Port))
+		for _, ad := range in.State.Adapters {
+			if ad.Bind != bind {
+				continue
+			}
+			if err := refuseHeld(in, ad); err != nil {
+				return err.Error()
+			}
+		}
+		return ""
+	}
+}
+
+// channelExit gives an error of the host channel its exit code.
+func channelExit(err error) error {
+	var lost *openssh.Lost
+	var unreachable *openssh.Unreachable
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, context.Canceled):
+		return refused(errors.New("interrupted; whether the command on the host has ended is not known"))
+	case errors.As(err, &lost), errors.As(err, &unreachable):
+		return transient(err)
+	}
+	return refused(err)
+}
+
+// sshLines are the command lines that would be tried, in order.
+func (t target) sshLines(line string) ([][]string, error) {
+	if t.Local {
+		return [][]string{{"/bin/sh", "-c", line}}, nil
+	}
+	var out [][]string
+	for _, p := range t.Paths {
+		argv, err := t.Args(p, line)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, argv)
+	}
+	return out, nil
+}
+
+// within bounds what a verb does on a host; 0 leaves it unbounded.
+func within(ctx context.Context, d time.Duration, what string) (context.Context, context.CancelFunc) {
+	if d <= 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, d, fmt.Errorf("%s did not end within %s (give it more: --timeout)", what, d))
+}
