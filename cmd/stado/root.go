@@ -51,7 +51,7 @@ repository; an agent on each host admits its commits and relays connections to t
 			group("directory", "Where services are placed and how to reach them", newDirectoryShow(a), newDirectoryConnect(a))),
 		group("authority", "Serve the registry from this host", newAuthorityInit(a), newAuthorityStatus(a)),
 		group("placement", "Route services to hosts", newPlacementMove(a)),
-		group("host", "Declare hosts and work on them", newHostAdd(a), newHostExec(a)),
+		group("host", "Declare hosts and work on them", newHostAdd(a), newHostBootstrap(a), newHostExec(a)),
 		group("schema", "The registry schema of this version", newSchemaExport(a)),
 	)
 	return root
