@@ -51,7 +51,9 @@ Exit status: 0 done or nothing to do, 1 refused, 2 usage, 69 the host does not a
 		Example: "  stado host bootstrap a1 --registry fleet --identity deploy_key --known-hosts known_hosts --dry-run\n" +
 			"  stado host bootstrap a1 --registry fleet --repository https://git.example.net/fleet.git --init none --json",
 		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error { return a.bootstrap(c.Context(), f, fleet.HostName(args[0])) },
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.bootstrap(c.Context(), f, fleet.HostName(args[0]))
+		},
 	}
 	f.flags(c)
 	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "look at the host, print what would be done and change nothing")
@@ -170,8 +172,10 @@ func (f bootstrapFlags) wanted(t target) (w bootstrap.Wanted, err error) {
 		to         *[]byte
 		secret     bool
 	}{
-		{"--identity", f.identity, &w.Config.Identity, true}, {"--known-hosts", f.agentKnownHosts, &w.Config.KnownHosts, false},
-		{"--ca-file", f.ca, &w.Config.CAFile, false}, {"--credential-file", f.credential, &w.Config.Credential, true},
+		{"--identity", f.identity, &w.Config.Identity, true},
+		{"--known-hosts", f.agentKnownHosts, &w.Config.KnownHosts, false},
+		{"--ca-file", f.ca, &w.Config.CAFile, false},
+		{"--credential-file", f.credential, &w.Config.Credential, true},
 	} {
 		if file.name == "" {
 			continue

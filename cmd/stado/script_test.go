@@ -63,6 +63,7 @@ func TestScripts(t *testing.T) {
 			"replace":    scriptReplace,
 			"serve":      scriptServe,
 			"sshd":       scriptSSHD,
+			"endagent":   scriptEndAgent,
 		},
 	})
 }
