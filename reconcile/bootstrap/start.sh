@@ -12,7 +12,7 @@ if running; then
 	kill -TERM "$old" || exit 1
 	while kill -0 "$old" 2>/dev/null; do
 		n=$((n + 1))
-		[ "$n" -le 300 ] || { echo "the agent with pid $old did not end within 30 s" >&2 && exit 1; }
+		[ "$n" -le 600 ] || { echo "the agent with pid $old did not end within a minute" >&2 && exit 1; }
 		sleep 0.1
 	done
 fi
@@ -22,12 +22,12 @@ if [ "$account" = "$(id -un)" ]; then
 	nohup "$binary" agent run --home "$home" >>"$log" 2>&1 </dev/null &
 else
 	: >>"$log" && chown "$account" "$log" || exit 1
-	su -s /bin/sh "$account" -c "exec nohup $binary agent run --home $home >>$log 2>&1 </dev/null" >/dev/null 2>&1 </dev/null &
+	su -s /bin/sh "$account" -c "nohup $binary agent run --home $home >>$log 2>&1 </dev/null &" || exit 1
 fi
 n=0
 until running; do
 	n=$((n + 1))
-	[ "$n" -le 100 ] || { echo "the agent did not start within 10 s; $log ends with: $(tail -n 1 "$log")" >&2 && exit 1; }
+	[ "$n" -le 600 ] || { echo "the agent did not start within a minute; $log ends with: $(tail -n 1 "$log")" >&2 && exit 1; }
 	sleep 0.1
 done
 rm -f "$home/.bootstrap"
