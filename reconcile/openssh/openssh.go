@@ -176,7 +176,7 @@ func (c Channel) over(ctx context.Context, p remote.Path, cmd Command) (_ Exit, 
 	seen := log.end()
 	status := x.ProcessState.ExitCode()
 	switch {
-	case seen.exited || seen.signaled:
+	case seen.exited || seen.signaled || status >= 0 && status != failure:
 		if err := copying(err); err != nil {
 			return Exit{}, "", err
 		}
@@ -190,6 +190,9 @@ func (c Channel) over(ctx context.Context, p remote.Path, cmd Command) (_ Exit, 
 	}
 	return Exit{}, "", &Lost{Host: c.Host, Path: p.Name, Sentence: seen.last()}
 }
+
+// failure is how ssh ends when it has itself failed. A command may end so too, which only the log tells apart.
+const failure = 255
 
 var errLate = errors.New("the host did not let us in in time")
 
@@ -206,7 +209,7 @@ func runHere(ctx context.Context, cmd Command) (Exit, error) {
 	}
 	exit := Exit{Path: "local", Status: x.ProcessState.ExitCode()}
 	if exit.Status < 0 {
-		exit.Status, exit.Signaled = 255, true
+		exit.Status, exit.Signaled = failure, true
 	}
 	return exit, nil
 }
