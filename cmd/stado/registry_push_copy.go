@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -10,8 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"stado.internal/stado/agent"
-	"stado.internal/stado/agent/config"
 	"stado.internal/stado/fleet"
 	"stado.internal/stado/reconcile"
 	"stado.internal/stado/reconcile/authority"
@@ -22,12 +19,7 @@ import (
 
 // handing is `stado registry push --last-known-good`: a registry for a host whose authority does not answer.
 type handing struct {
-	app      *app
-	ctx      context.Context
-	home     string
-	settings config.Agent
-	scratch  string
-	store    *store.Store
+	*inquiry
 
 	document *change.Document // one of the two
 	bundle   *reconcile.Asked
@@ -40,17 +32,12 @@ const maxBundle = 256 << 20
 var bundleStart = []byte("# v")
 
 func (a *app) handOver(c *cobra.Command, f pushing, path string) (err error) {
-	h := handing{app: a, ctx: c.Context()}
-	if h.home, err = a.clientHome(filepath.Join(registryFolder, store.HeldFile)); err != nil {
+	q, err := a.inquire(c.Context(), f.ssh)
+	if err != nil {
 		return refused(err)
 	}
-	if h.settings, err = withFile(h.home, f.ssh); err != nil {
-		return refused(err)
-	}
-	if h.scratch, err = os.MkdirTemp("", "stado-hand-over-"); err != nil {
-		return refused(err)
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(h.scratch)) }()
+	defer func() { err = errors.Join(err, q.close()) }()
+	h := handing{inquiry: q}
 	p := authority.Push{Path: path, IfGeneration: f.token != "", Force: f.force, AllowEmptyFleet: f.allowEmpty}
 	if err := h.read(c, &p); err != nil {
 		return asRefused(err)
@@ -90,18 +77,7 @@ func (h *handing) read(c *cobra.Command, p *authority.Push) error {
 		h.document, p.Offered = &document, document.Registry.Directory.Generation
 		p.Owner.Mover = authority.HostOf(document.Registry.Directory.Authority)
 	}
-	folder := filepath.Join(h.home, registryFolder)
-	if _, err := os.Stat(folder); err == nil {
-		if h.store, err = store.Open(folder, nil); err != nil {
-			return err
-		}
-		held, _ := h.store.Held()
-		p.Copy, p.Promised = h.store.Snapshot(), held.Promised
-		if blockers := h.store.Blockers(); p.Copy == nil && len(blockers) > 0 {
-			p.CopyError = blockers[0].Sentence
-		}
-	}
-	p.Self = h.app.self(h.settings, p.Copy)
+	p.Copy, p.CopyError, p.Promised, p.Self = h.copied, h.copyError, h.held.Promised, h.self
 	if h.document != nil || p.Copy == nil {
 		return nil
 	}
@@ -131,63 +107,12 @@ func (h *handing) decide(p authority.Push) (authority.PushReceipt, error) {
 	if !errors.As(err, &r) || r.Reason != authority.ReasonAnswers && p.CopyError == "" {
 		return authority.PushReceipt{}, err
 	}
-	p.Authority = h.authority(p.Copy, p.Self)
+	p.Authority = h.authority()
 	receipt, err := p.Decide()
 	if err == nil && h.bundle != nil && h.bundle.Refusal != nil {
 		return receipt, fmt.Errorf("this host refuses what the bundle carries: %s: %s", h.bundle.Refusal.Rule, h.bundle.Refusal.Sentence)
 	}
 	return receipt, err
-}
-
-// authority reads the authority that the copy names, without a copy the repository that the agent is started with.
-func (h *handing) authority(copied *fleet.Snapshot, self fleet.HostName) authority.Reading {
-	o, named := source.Options{}, false
-	var err error
-	if copied != nil {
-		o, named, err = source.Authority(copied.Registry, self)
-	}
-	if err == nil && !named {
-		o.Remote, err = source.ParseRemote(h.settings.Repository, h.settings.Branch)
-	}
-	var asked reconcile.Asked
-	if err == nil {
-		asked, err = h.ask(o)
-	}
-	switch {
-	case err != nil:
-		return authority.Reading{Cause: err.Error()}
-	case asked.Refusal != nil:
-		return authority.Reading{Refused: asked.Refusal.Sentence}
-	}
-	return authority.Reading{}
-}
-
-// ask asks a source beside a running agent, in a copy of its store.
-func (h *handing) ask(o source.Options) (reconcile.Asked, error) {
-	dir, err := os.MkdirTemp(h.scratch, "ask-")
-	if err != nil {
-		return reconcile.Asked{}, err
-	}
-	o.Store = filepath.Join(dir, storeFolder)
-	if err := source.CopyStore(filepath.Join(h.home, storeFolder), o.Store); err != nil {
-		return reconcile.Asked{}, err
-	}
-	e, err := evaluator(h.settings.Evaluation)
-	if err != nil {
-		return reconcile.Asked{}, err
-	}
-	ssh := agent.OverSSH(h.settings)
-	ssh.Host, ssh.Paths = o.SSH.Host, o.SSH.Paths
-	o.SSH, o.Runner = ssh, e.Runner
-	g := source.New(o)
-	defer g.Close()
-	st := h.store
-	if st == nil {
-		if st, err = store.Open(filepath.Join(dir, registryFolder), nil); err != nil {
-			return reconcile.Asked{}, err
-		}
-	}
-	return reconcile.Ask(h.ctx, st, g)
 }
 
 func (h *handing) write() error {
