@@ -8,8 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -235,5 +233,3 @@ func TestAuthorityMove(t *testing.T) {
 	}
 }
 
-var _ = slices.Sort[[]string]
-var _ = strconv.Itoa

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"stado.internal/stado/fleet"
+	"stado.internal/stado/reconcile/authority"
+	"stado.internal/stado/reconcile/durable"
+	"stado.internal/stado/reconcile/store"
+)
+
+// save keeps what hosts hold, for [wards.restore].
+func (w *wards) save(names ...string) {
+	w.t.Helper()
+	for _, name := range names {
+		w.copyHome(w.host[name].home, w.host[name].home+".saved")
+	}
+}
+
+func (w *wards) restore(names ...string) {
+	w.t.Helper()
+	for _, name := range names {
+		if err := os.RemoveAll(w.host[name].home); err != nil {
+			w.t.Fatal(err)
+		}
+		w.copyHome(w.host[name].home+".saved", w.host[name].home)
+	}
+}
+
+func (w *wards) copyHome(from, to string) {
+	w.t.Helper()
+	if out, err := exec.Command("cp", "-a", from, to).CombinedOutput(); err != nil {
+		w.t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+// race runs a move on several hosts at once: each waits for the same word.
+func (w *wards) race(movers ...string) map[string]string {
+	w.t.Helper()
+	barrier, release, err := os.Pipe()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	said := map[string]*strings.Builder{}
+	var running []*exec.Cmd
+	for _, name := range movers {
+		direct := w.host[name].move("--to-host", name)
+		cmd := exec.Command("sh", append([]string{"-c", `read -r _; exec "$0" "$@"`}, direct.Args...)...)
+		said[name] = &strings.Builder{}
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = barrier, said[name], said[name]
+		if err := cmd.Start(); err != nil {
+			w.t.Fatal(err)
+		}
+		running = append(running, cmd)
+	}
+	if err := errors.Join(barrier.Close(), release.Close()); err != nil {
+		w.t.Fatal(err)
+	}
+	out := map[string]string{}
+	for i, cmd := range running {
+		if err := cmd.Wait(); err != nil && cmd.ProcessState.ExitCode() != exitRefused {
+			w.t.Errorf("%s: %v", movers[i], err)
+		}
+		out[movers[i]] = said[movers[i]].String()
+	}
+	return out
+}
+
+// Two movers start at the same time, and a majority is required: whatever becomes of them, no generation has two documents, and the fleet
+// has a new authority.
+func TestTwoMovers(t *testing.T) {
+	t.Parallel()
+	rounds := 3
+	if os.Getenv("STADO_SOAK") != "" {
+		rounds = 50
+	}
+	w := newWards(t, "majority", "atlas", "boreas", "carme", "dione")
+	asked := w.names[1:]
+	w.hold(asked...)
+	w.host["atlas"].sshd.Kill()
+	w.save(asked...)
+	for round := range rounds {
+		if round > 0 {
+			w.restore(asked...)
+		}
+		said := w.race("boreas", "carme")
+		moved := false
+		for generation := fleet.Generation(2); generation < 20; generation++ {
+			d := w.digests(generation)
+			moved = moved || len(d) == 1
+			if len(d) > 1 {
+				t.Fatalf("round %d: generation %d has the digests %v\n%v", round, generation, d, said)
+			}
+		}
+		if !moved {
+			t.Errorf("round %d: nobody took the role\n%v", round, said)
+		}
+	}
+}
+
+// Of two hosts one is a majority of none: the role is taken where none is required, and the receipt says what that risks.
+func TestLoneMover(t *testing.T) {
+	t.Parallel()
+	w := newWards(t, "none", "atlas", "boreas")
+	w.hold("boreas")
+	w.host["atlas"].sshd.Freeze()
+	w.golden("two-hosts.json", w.host["boreas"].command("placement", "move", "--authority", "--to-host", "boreas", "--json"))
+}
+
+// What stands against a move while the authority is silent; nothing is begun by any of it.
+func TestRefusedMove(t *testing.T) {
+	t.Parallel()
+	w := newWards(t, "majority", "atlas", "boreas", "carme")
+	w.hold("atlas", "boreas")
+	atlas, boreas, carme := w.host["atlas"], w.host["boreas"], w.host["carme"]
+	refuse := func(h *ward, want string, args ...string) {
+		t.Helper()
+		if said := h.refuse(exitRefused, append([]string{"placement", "move", "--authority"}, args...)...); !strings.Contains(said, want) {
+			t.Errorf("%v: %s", args, said)
+		}
+		if m := h.recorded(); m != nil {
+			t.Errorf("%v: a move is under way: %+v", args, m)
+		}
+	}
+	refuse(atlas, "host atlas is already the registry authority; nothing is to be moved", "--to-host", "atlas")
+	refuse(atlas, "this host, atlas, is the registry authority and answers: make boreas the authority in a commit of its own, after stado authority init on boreas", "--to-host", "boreas")
+	atlas.sshd.Kill()
+	refuse(boreas, "this host is boreas, and the registry authority role is taken by the host that is to have it; run stado placement move --authority --to-host carme on carme", "--to-host", "carme")
+	refuse(carme, "this host, carme, keeps no last-known-good copy of the registry; run its agent until it has read one, or choose another host", "--to-host", "carme")
+	refuse(boreas, "host dione is not registered in generation 1 of the registry", "--to-host", "dione", "--host", "dione")
+	refuse(boreas, "generation 2 is granted by 1 of 3 registered hosts, and the registry requires 2: atlas (SSH to ", "--to-host", "boreas")
+	refuse(boreas, "carme (recovering: host carme lost its anchor and does not know what it has promised; it grants again when every other host has said what it holds)", "--to-host", "boreas")
+	for _, args := range [][]string{
+		{"--authority", "--to-host", "boreas", "--push"}, {"--authority", "--to-host", "boreas", "hello"}, {"--authority"}, {"hello", "--to-host", "boreas", "--abandon"},
+	} {
+		if said := boreas.refuse(exitUsage, append([]string{"placement", "move"}, args...)...); !strings.Contains(said, "Run the command with --help") {
+			t.Errorf("%v: %s", args, said)
+		}
+	}
+
+	holder, err := durable.Folder{Path: filepath.Join(boreas.home, moveFolder)}.Lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	refuse(boreas, "another process holds it", "--to-host", "boreas")
+	if err := holder(); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{store.SlotA, store.SlotB, store.HeldFile} {
+		file := filepath.Join(boreas.home, registryFolder, name)
+		if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refuse(boreas, "this host's last-known-good copy cannot be read: ", "--to-host", "boreas")
+	refuse(boreas, "; and the registry authority did not answer: cannot read the registry from ssh://", "--to-host", "boreas")
+}
+
+// A registry that names no authority gives no role away.
+func TestMoveWithoutAuthority(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "") }))
+	r := l.start()
+	l.until("serving", func() bool { return r.serves(1) })
+	r.stop()
+	if said := l.refuse(exitRefused, "placement", "move", "--authority", "--to-host", "a1", "--host", "a1"); !strings.Contains(said, "the last-known-good copy of this host, a1, names no registry authority; set service_directory.authority in its registry") {
+		t.Errorf("%s", said)
+	}
+}
+
+// A host that was asked holds another history: nothing is built beside it.
+func TestMoveBesideFork(t *testing.T) {
+	t.Parallel()
+	w := newWards(t, "majority", "atlas", "boreas", "carme")
+	w.hold("boreas")
+	own := filepath.Join(w.host["atlas"].home, authorityFolder)
+	w.fleet.git("commit", "--quiet", "--amend", "--message", "another beginning")
+	w.land()
+	if err := os.RemoveAll(own); err != nil {
+		t.Fatal(err)
+	}
+	w.fleet.command("authority", "init", own, "--from", w.fleet.repo)
+	w.hold("carme")
+	w.host["atlas"].sshd.Kill()
+	boreas := w.host["boreas"]
+	said := boreas.refuse(exitRefused, "placement", "move", "--authority", "--to-host", "boreas")
+	if !strings.Contains(said, "host carme holds generation 2, which names atlas and does not descend from generation 1 that this host builds on; join the two histories first") {
+		t.Errorf("%s", said)
+	}
+	for _, h := range []*ward{boreas, w.host["carme"]} {
+		if p := h.view().Held.Promised; p != nil && p.Ended != authority.Released {
+			t.Errorf("%s still promises %+v", h.host, p)
+		}
+	}
+}
