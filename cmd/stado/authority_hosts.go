@@ -151,7 +151,7 @@ func (m *mover) giveBack(c authority.Claim) error {
 		_, err := m.answerOf(call{host: host, args: []string{"registry", "claim", "-", "--release"}, stdin: data})
 		return err
 	}, func(host fleet.HostName, err error) error {
-		if err != nil {
+		if err != nil && (m.replies == nil || m.replies[host].Answer != nil) {
 			m.tell("host %s was not told that generation %d is given up: %v", host, c.Generation, err)
 		}
 		return nil
@@ -187,7 +187,7 @@ func (m *mover) handTo(host fleet.HostName, bundle []byte) handed {
 	return out
 }
 
-// basis is what a document is built on: a registry, and a repository that has its commit.
+// basis is what a document is built on: a registry, and a repository that has its commit, empty for this host's own history.
 type basis struct {
 	snapshot   *fleet.Snapshot
 	repository string

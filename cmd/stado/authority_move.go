@@ -20,7 +20,6 @@ import (
 	"stado.internal/stado/reconcile"
 	"stado.internal/stado/reconcile/authority"
 	"stado.internal/stado/reconcile/durable"
-	"stado.internal/stado/reconcile/source"
 	"stado.internal/stado/reconcile/store"
 )
 
@@ -201,7 +200,7 @@ func (m *mover) begin(recorded *authority.Move) error {
 	case next.Through:
 		return fmt.Errorf("this host, %s, is the registry authority and answers: make %s the authority in a commit of its own, after stado authority init on %s (docs/authority.md)", m.self, m.to, m.to)
 	}
-	m.base = basis{m.copied, filepath.Join(m.home, storeFolder)}
+	m.base = basis{snapshot: m.copied}
 	m.replies, m.granted = map[fleet.HostName]authority.Reply{}, false
 	return m.keep(next)
 }
@@ -312,13 +311,18 @@ func (m *mover) again(next authority.Move, out authority.Outcome) error {
 	return m.begin(&m.move)
 }
 
+// bundle is the promoted registry with its history.
+func (m *mover) bundle() ([]byte, error) {
+	return os.ReadFile(filepath.Join(m.folder.Path, bundleFile))
+}
+
 // copy writes the promoted registry into this host's copy, as a hand-over.
 func (m *mover) copy(point authority.Point) error {
-	from, err := source.BundleRemote(filepath.Join(m.folder.Path, bundleFile), "")
+	bundle, err := m.bundle()
 	if err != nil {
 		return err
 	}
-	asked, err := m.ask(source.Options{Remote: from})
+	asked, err := m.askBundle(bundle)
 	switch {
 	case err != nil:
 		return err
@@ -331,7 +335,7 @@ func (m *mover) copy(point authority.Point) error {
 		if err := m.at(point); err != nil {
 			return err
 		}
-		if err := asked.HandOver(m.store); errors.Is(err, store.ErrOutdated) {
+		if err := m.hold(asked); errors.Is(err, store.ErrOutdated) {
 			return m.begin(&m.move)
 		} else if err != nil {
 			return err
@@ -342,7 +346,7 @@ func (m *mover) copy(point authority.Point) error {
 }
 
 func (m *mover) handOver(hosts []fleet.HostName) error {
-	bundle, err := os.ReadFile(filepath.Join(m.folder.Path, bundleFile))
+	bundle, err := m.bundle()
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
+	"io"
 	"path/filepath"
 	"reflect"
 
@@ -15,13 +15,19 @@ import (
 
 // promote makes the commit in which this host becomes the authority, in a repository of its own, and the bundle that carries it.
 func (m *mover) promote() error {
-	base := m.base.snapshot.Commit
-	if base == "" {
-		return fmt.Errorf("this host holds generation %d as a document without a commit, and a move is a commit on the one before (hand the registry over as a bundle: stado registry push --last-known-good)", m.base.snapshot.Generation())
+	base := m.base.snapshot
+	if base.Commit == "" {
+		return fmt.Errorf("this host holds generation %d as a document without a commit, and a move is a commit on the one before (hand the registry over as a bundle: stado registry push --last-known-good)", base.Generation())
 	}
-	g, err := m.repositoryOf(m.base.repository, base)
+	from, err := m.base.repository, error(nil)
+	if from == "" {
+		if from, err = m.history(); err != nil {
+			return err
+		}
+	}
+	g, err := m.repositoryOf(from, base.Commit)
 	if err != nil {
-		return fmt.Errorf("the held commit %s is not to be had from this host's repository of the registry: %w", short(base), err)
+		return err
 	}
 	if _, err := g.run(m.ctx, "var", "GIT_COMMITTER_IDENT"); err != nil { // nobody has told git who this is
 		for _, setting := range [][2]string{{"user.name", "stado"}, {"user.email", "stado@" + string(m.self)}} {
@@ -88,9 +94,8 @@ func (m *mover) pushOwn() error {
 	if err != nil {
 		return err
 	}
-	story := *m.app
-	story.stdout = m.app.stderr
-	in := authorityInit{app: &story, home: m.home, dir: filepath.Join(m.home, authorityFolder), branch: authority.Branch}
+	quiet := &app{stdout: io.Discard, stderr: io.Discard} // its words are for a person who makes a repository
+	in := authorityInit{app: quiet, home: m.home, dir: filepath.Join(m.home, authorityFolder), branch: authority.Branch}
 	present, err := in.exists()
 	if err != nil {
 		return err
@@ -103,18 +108,4 @@ func (m *mover) pushOwn() error {
 	}
 	_, err = g.run(m.ctx, "push", "--quiet", in.dir, "HEAD:refs/heads/"+authority.Branch)
 	return err
-}
-
-// repositoryOf is a fresh bare repository whose branch is a revision of another one, or of a bundle.
-func (m *mover) repositoryOf(from, revision string) (gitRepository, error) {
-	dir, err := os.MkdirTemp(m.scratch, "repository-")
-	if err != nil {
-		return gitRepository{}, err
-	}
-	g := gitRepository{dir: dir}
-	_, err = g.run(m.ctx, "init", "--quiet", "--bare", "--initial-branch", authority.Branch)
-	if err == nil {
-		_, err = g.run(m.ctx, "fetch", "--quiet", "--no-tags", "--", from, revision+":refs/heads/"+authority.Branch)
-	}
-	return g, err
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 
@@ -126,7 +127,79 @@ func (q *inquiry) askFor(st *store.Store, o source.Options) (asked reconcile.Ask
 	return asked, o.Store, err
 }
 
+// carried is what a git bundle is to this host.
+type carried struct {
+	reconcile.Asked
+	repository string // has what is held and what the bundle carries
+}
+
+func (q *inquiry) askBundle(data []byte) (c carried, err error) {
+	dir, err := os.MkdirTemp(q.scratch, "bundle-")
+	if err != nil {
+		return c, err
+	}
+	file := filepath.Join(dir, bundleFile)
+	if err := os.WriteFile(file, data, 0o600); err != nil {
+		return c, err
+	}
+	remote, err := source.BundleRemote(file, "")
+	if err != nil {
+		return c, err
+	}
+	c.Asked, c.repository, err = q.askFor(q.store, source.Options{Remote: remote})
+	return c, err
+}
+
+// handedFile is the registry that was handed over last, in a state directory: the history of what is held, until the repository has it.
+const handedFile = "handed.bundle"
+
+// hold makes what a bundle carries this host's copy. Its history comes first, and whole, whatever the bundle leaves out.
+func (q *inquiry) hold(c carried) error {
+	e, err := evaluator(q.settings.Evaluation)
+	if err != nil {
+		return err
+	}
+	if _, err := e.Bundle(q.ctx, c.repository, c.Snapshot.Commit, "", source.DefaultBranch, filepath.Join(q.home, handedFile)); err != nil {
+		return err
+	}
+	return c.HandOver(q.store)
+}
+
 // repository is this host's own repository of the registry.
 func (q *inquiry) repository() (source.Repository, error) {
 	return localRepository(filepath.Join(q.home, storeFolder))
+}
+
+// history is a repository of this host that has the held commit with its history: its own one, else what was handed over last. The one
+// that an agent fetches into may be in use, so a command does not write there.
+func (q *inquiry) history() (dir string, err error) {
+	own := filepath.Join(q.home, storeFolder)
+	if _, err = (gitRepository{dir: own}).run(q.ctx, "cat-file", "-e", q.held.Commit+"^{commit}"); err == nil {
+		return own, nil
+	}
+	handed := filepath.Join(q.home, handedFile)
+	if _, err := os.Stat(handed); err == nil {
+		g, err := q.repositoryOf(handed, "refs/heads/"+source.DefaultBranch)
+		if err != nil {
+			return "", err
+		}
+		if _, err := g.run(q.ctx, "cat-file", "-e", q.held.Commit+"^{commit}"); err == nil {
+			return g.dir, nil
+		}
+	}
+	return "", fmt.Errorf("this host has no history of generation %d, commit %s, which it holds (run its agent until it has read it from the authority): %w", q.held.Generation, short(q.held.Commit), err)
+}
+
+// repositoryOf is a fresh bare repository whose branch is a revision of another one, or of a bundle.
+func (q *inquiry) repositoryOf(from, revision string) (gitRepository, error) {
+	dir, err := os.MkdirTemp(q.scratch, "repository-")
+	if err != nil {
+		return gitRepository{}, err
+	}
+	g := gitRepository{dir: dir}
+	_, err = g.run(q.ctx, "init", "--quiet", "--bare", "--initial-branch", authority.Branch)
+	if err == nil {
+		_, err = g.run(q.ctx, "fetch", "--quiet", "--no-tags", "--", from, revision+":refs/heads/"+authority.Branch)
+	}
+	return g, err
 }

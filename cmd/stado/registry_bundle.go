@@ -12,7 +12,6 @@ import (
 	"stado.internal/stado/agent/config"
 	"stado.internal/stado/fleet"
 	"stado.internal/stado/reconcile/source"
-	"stado.internal/stado/reconcile/store"
 )
 
 // storeFolder is the part of a state directory that is this host's own repository of the registry.
@@ -31,18 +30,14 @@ has. --since leaves out what a commit that the reader has already reaches. FILE 
 		RunE: func(c *cobra.Command, args []string) error {
 			dir, rev := repository, ref
 			if repository == "" {
-				home, err := a.clientHome(filepath.Join(registryFolder, store.HeldFile))
+				q, err := a.inquire(c.Context(), config.Agent{})
 				if err != nil {
 					return refused(err)
 				}
-				held, err := a.held()
-				if err != nil {
+				defer func() { _ = q.close() }() // the bundle is written or it is not
+				if dir, rev, err = q.heldHistory(); err != nil {
 					return err
 				}
-				if held.Commit == "" {
-					return refused(fmt.Errorf("this host holds generation %d as a document without a commit, so there is no history to write (export it: stado registry export)", held.Generation()))
-				}
-				dir, rev = filepath.Join(home, storeFolder), held.Commit
 			}
 			e, err := evaluator(config.Evaluation{})
 			if err != nil {
@@ -74,6 +69,19 @@ has. --since leaves out what a commit that the reader has already reaches. FILE 
 	c.Flags().StringVar(&since, "since", "", "a revision that the reader has already")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
+}
+
+// heldHistory is the history of what this host holds.
+func (q *inquiry) heldHistory() (dir, commit string, err error) {
+	held, err := q.app.held()
+	if err != nil {
+		return "", "", err
+	}
+	if held.Commit == "" {
+		return "", "", refused(fmt.Errorf("this host holds generation %d as a document without a commit, so there is no history to write (export it: stado registry export)", held.Generation()))
+	}
+	dir, err = q.history()
+	return dir, held.Commit, asRefused(err)
 }
 
 // streamBundle writes a bundle to stdout once it is whole.

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -13,7 +11,6 @@ import (
 	"stado.internal/stado/reconcile"
 	"stado.internal/stado/reconcile/authority"
 	"stado.internal/stado/reconcile/change"
-	"stado.internal/stado/reconcile/source"
 	"stado.internal/stado/reconcile/store"
 )
 
@@ -22,7 +19,8 @@ type handing struct {
 	*inquiry
 
 	document *change.Document // one of the two
-	bundle   *reconcile.Asked
+	pushed   []byte           // a bundle
+	bundle   *carried         // what it is to this host
 }
 
 // maxBundle bounds a pushed registry with its history.
@@ -38,15 +36,24 @@ func (a *app) handOver(c *cobra.Command, f pushing, path string) (err error) {
 	}
 	defer func() { err = errors.Join(err, q.close()) }()
 	h := handing{inquiry: q}
-	p := authority.Push{Path: path, IfGeneration: f.token != "", Force: f.force, AllowEmptyFleet: f.allowEmpty}
-	if err := h.read(c, &p); err != nil {
+	if err := h.read(c, path); err != nil {
 		return asRefused(err)
 	}
-	receipt, err := h.decide(p)
-	if err != nil {
-		return refused(err)
+	var receipt authority.PushReceipt
+	for attempt := 1; ; attempt++ {
+		p := authority.Push{Path: path, IfGeneration: f.token != "", Force: f.force, AllowEmptyFleet: f.allowEmpty}
+		if err = h.judge(&p); err == nil {
+			receipt, err = h.decide(p)
+		}
+		if err == nil {
+			err = h.write()
+		}
+		if !errors.Is(err, store.ErrOutdated) || attempt == writeAttempts {
+			break
+		}
+		h.look()
 	}
-	switch err := h.write(); {
+	switch {
 	case errors.Is(err, store.ErrOutdated):
 		return conflict(fmt.Errorf("%w; look at what it holds now (stado registry show) and push again", err))
 	case err != nil:
@@ -59,44 +66,41 @@ func (a *app) handOver(c *cobra.Command, f pushing, path string) (err error) {
 	return nil
 }
 
-// read takes what is pushed, judges it by itself, and looks at what this host holds.
-func (h *handing) read(c *cobra.Command, p *authority.Push) error {
-	name, data, err := readInput(p.Path, c.InOrStdin(), maxBundle)
+// read takes what is pushed. A document is judged by itself.
+func (h *handing) read(c *cobra.Command, path string) error {
+	name, data, err := readInput(path, c.InOrStdin(), maxBundle)
 	if err != nil {
 		return fmt.Errorf("cannot read what is pushed: %w", err)
 	}
-	if !bytes.HasPrefix(data, bundleStart) {
-		e, err := evaluator(h.settings.Evaluation)
-		if err != nil {
-			return err
-		}
-		document, err := change.ReadDocument(h.ctx, e, name, data)
-		if err != nil {
-			return err
-		}
-		h.document, p.Offered = &document, document.Registry.Directory.Generation
-		p.Owner.Mover = authority.HostOf(document.Registry.Directory.Authority)
-	}
-	p.Copy, p.CopyError, p.Promised, p.Self = h.copied, h.copyError, h.held.Promised, h.self
-	if h.document != nil || p.Copy == nil {
+	if bytes.HasPrefix(data, bundleStart) {
+		h.pushed = data
 		return nil
 	}
-	file := filepath.Join(h.scratch, "pushed.bundle")
-	if err := os.WriteFile(file, data, 0o600); err != nil {
-		return err
-	}
-	remote, err := source.BundleRemote(file, "")
+	e, err := evaluator(h.settings.Evaluation)
 	if err != nil {
 		return err
 	}
-	asked, err := h.ask(source.Options{Remote: remote})
+	document, err := change.ReadDocument(h.ctx, e, name, data)
+	h.document = &document
+	return err
+}
+
+// judge looks at what this host holds, and at what a bundle is to it.
+func (h *handing) judge(p *authority.Push) error {
+	p.Self, p.Copy, p.CopyError = h.self, h.copied, h.copyError
+	if h.document != nil {
+		p.Offered, p.Promised = h.document.Registry.Directory.Generation, h.held.Promised
+		p.Owner.Mover = authority.HostOf(h.document.Registry.Directory.Authority)
+		return nil
+	}
+	if p.Copy == nil {
+		return nil
+	}
+	asked, err := h.askBundle(h.pushed)
 	if err != nil {
 		return err
 	}
-	h.bundle, p.Offered = &asked, asked.Newest
-	if s := asked.Snapshot; s != nil {
-		p.Owner = authority.Owner{Mover: authority.HostOf(s.Registry.Directory.Authority), Nonce: asked.Nonce}
-	}
+	h.bundle, p.Offered = &asked, asked.Newest // what was promised is asked about with it
 	return nil
 }
 
@@ -117,7 +121,7 @@ func (h *handing) decide(p authority.Push) (authority.PushReceipt, error) {
 
 func (h *handing) write() error {
 	if h.bundle != nil {
-		return h.bundle.HandOver(h.store)
+		return h.hold(*h.bundle)
 	}
 	return reconcile.HandDocument(h.store, &fleet.Snapshot{Digest: h.document.Digest, Document: h.document.Bytes, Registry: h.document.Registry})
 }

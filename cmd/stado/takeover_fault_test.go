@@ -194,3 +194,28 @@ func TestMoveOnReportedRegistry(t *testing.T) {
 		t.Errorf("the move is built on %s, %v; carme held %s", parent, err, newest)
 	}
 }
+
+// The new authority is lost as well, before anybody has read it: a host that was handed the registry has its history, and takes the role
+// in turn.
+func TestMoveAfterMove(t *testing.T) {
+	t.Parallel()
+	w := newWards(t, "none", "atlas", "boreas", "carme")
+	w.hold("boreas", "carme")
+	w.host["atlas"].sshd.Kill()
+	boreas, carme := w.host["boreas"], w.host["carme"]
+	first := boreas.takes()
+	boreas.sshd.Kill()
+	out, err := carme.move("--to-host", "carme", "--json").Output()
+	if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != exitRefused { // atlas is not there to be handed it
+		t.Fatal(err)
+	}
+	if r := carme.receipt(string(out)); r.Generation != 3 || r.Fenced != "boreas" || !r.SplitRisk || r.Store.Error != "" {
+		t.Errorf("%+v", r)
+	}
+	if parent, err := git(filepath.Join(carme.home, authorityFolder), "rev-parse", "main~"); err != nil || parent != first.Store.Version {
+		t.Errorf("the second move is built on %s, %v; the first one made %s", parent, err, first.Store.Version)
+	}
+	if d := carme.view().Snapshot.Registry.Directory.Authority; d.Host != "carme" || d.Epoch != 3 {
+		t.Errorf("%+v", d)
+	}
+}

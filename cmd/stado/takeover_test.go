@@ -232,4 +232,3 @@ func TestAuthorityMove(t *testing.T) {
 		t.Errorf("%s", status)
 	}
 }
-
