@@ -85,7 +85,8 @@ func (a *app) takeAuthority(c *cobra.Command, f taking) (err error) {
 
 // recorded is the move that was begun and has not ended, nil for none.
 func (m *mover) recorded() (*authority.Move, error) {
-	data, err := os.ReadFile(filepath.Join(m.folder.Path, moveFile))
+	file := filepath.Join(m.folder.Path, moveFile)
+	data, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -93,7 +94,10 @@ func (m *mover) recorded() (*authority.Move, error) {
 		return nil, err
 	}
 	move, err := authority.ParseMove(data)
-	return &move, err
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return &move, nil
 }
 
 // keep records the move as it stands.
@@ -378,12 +382,15 @@ func (m *mover) finish() error {
 	return err
 }
 
-// registry says how other hosts are reached.
+// registry says how other hosts are reached. Without a copy none is.
 func (m *mover) registry() *fleet.Registry {
-	if m.base.snapshot != nil {
+	switch {
+	case m.base.snapshot != nil:
 		return m.base.snapshot.Registry
+	case m.copied != nil:
+		return m.copied.Registry
 	}
-	return m.copied.Registry
+	return &fleet.Registry{}
 }
 
 func (m *mover) others() []fleet.HostName {

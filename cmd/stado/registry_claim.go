@@ -111,7 +111,7 @@ func (q *inquiry) host() authority.Host {
 		Name: q.self, Incarnation: q.held.Incarnation, Promised: q.held.Promised, Recovering: q.held.Recovering, Held: authority.HeadOf(q.copied),
 	}
 	if h.Held.Digest != q.held.Digest { // the current slot is damaged: the anchor counts
-		h.Held = authority.Head{Commit: q.held.Commit, Generation: q.held.Generation, Epoch: q.held.Epoch, Digest: q.held.Digest}
+		h.Held.Commit, h.Held.Generation, h.Held.Epoch, h.Held.Digest = q.held.Commit, q.held.Generation, q.held.Epoch, q.held.Digest
 	}
 	if q.copied != nil {
 		h.Hosts = q.copied.Registry.HostNames()

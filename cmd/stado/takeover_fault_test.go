@@ -1,9 +1,12 @@
 package main
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -103,6 +106,51 @@ func TestKilledMover(t *testing.T) {
 	if left, err := filepath.Glob(filepath.Join(boreas.home, moveFolder, "[^.]*")); err != nil || len(left) > 0 {
 		t.Errorf("the move left %v, %v", left, err)
 	}
+}
+
+// A mover is killed at whatever point, of files too, and run again: the role is taken, and its generation has one document. The seed is
+// printed; STADO_SEED replays it.
+func TestMoverKilledAnywhere(t *testing.T) {
+	t.Parallel()
+	rounds := 3
+	if os.Getenv("STADO_SOAK") != "" {
+		rounds = 60
+	}
+	draw := drawn(t)
+	w := newWards(t, "majority", "atlas", "boreas", "carme")
+	w.hold("boreas", "carme")
+	w.host["atlas"].sshd.Kill()
+	w.save("boreas", "carme")
+	for round := range rounds {
+		if round > 0 {
+			w.restore("boreas", "carme")
+		}
+		boreas, at := w.host["boreas"], fmt.Sprintf("*=%d", 1+draw.IntN(90))
+		cmd := boreas.move("--to-host", "boreas")
+		cmd.Env = append(os.Environ(), faultVariable+"="+at)
+		if out, err := cmd.CombinedOutput(); err != nil && cmd.ProcessState.ExitCode() != -1 {
+			t.Fatalf("round %d (%s): %v\n%s", round, at, err, out)
+		} else if err != nil {
+			boreas.takes()
+		}
+		if d := w.digests(2); len(d) != 1 {
+			t.Errorf("round %d (%s): generation 2 has the digests %v", round, at, d)
+		}
+	}
+}
+
+// drawn is a source of numbers that STADO_SEED replays.
+func drawn(t *testing.T) *rand.Rand {
+	t.Helper()
+	seed := rand.Uint64()
+	if s := os.Getenv("STADO_SEED"); s != "" {
+		var err error
+		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("STADO_SEED=%d replays this", seed)
+	return rand.New(rand.NewPCG(seed, 0))
 }
 
 // A store that cannot be made and a host that cannot take the registry make a move partial; run again, only these are tried.

@@ -176,6 +176,21 @@ func TestRefusedMove(t *testing.T) {
 	refuse(boreas, "; and the registry authority did not answer: cannot read the registry from ssh://", "--to-host", "boreas")
 }
 
+// An authority that this host alone cannot reach answers another one, which says so: then there is nothing to take.
+func TestMoveFromReachableAuthority(t *testing.T) {
+	t.Parallel()
+	w := newWards(t, "none", "atlas", "boreas", "carme")
+	w.hold("boreas", "carme")
+	boreas, carme := w.host["boreas"], w.host["carme"]
+	said := boreas.refuse(exitRefused, "placement", "move", "--authority", "--to-host", "boreas", "--known-hosts", carme.sshd.KnownHosts)
+	if !strings.Contains(said, "stado: the registry authority atlas answers; move the role through it with stado placement move on atlas\n") {
+		t.Errorf("%s", said)
+	}
+	if p := boreas.view().Held.Promised; p == nil || p.Ended != authority.Released || carme.view().Held.Promised != nil || boreas.recorded() != nil {
+		t.Errorf("boreas has promised %+v, carme %+v", p, carme.view().Held.Promised)
+	}
+}
+
 // A registry that names no authority gives no role away.
 func TestMoveWithoutAuthority(t *testing.T) {
 	t.Parallel()

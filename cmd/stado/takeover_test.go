@@ -71,7 +71,7 @@ func newWards(t *testing.T, quorum string, names ...string) *wards {
 	return w
 }
 
-// declare makes the registry.
+// declare makes the registry, whose authority is the first host.
 func (w *wards) declare(quorum string) {
 	l, first := w.fleet, w.names[0]
 	l.command("init", l.repo, "--host", first)
