@@ -41,7 +41,7 @@ func newWards(t *testing.T, quorum string, names ...string) *wards {
 	w := &wards{t: t, dir: dir, names: names, host: map[string]*ward{}}
 	binary, users := sandboxtest.Binary(t), remotetest.NewKey(t, "ed25519")
 	w.fleet = &lab{t: t, binary: binary, home: filepath.Join(dir, "nobody"), repo: filepath.Join(dir, "fleet"), generation: 1}
-	known := ""
+	var known strings.Builder
 	for i, name := range names {
 		home := filepath.Join(dir, name)
 		h := &ward{&lab{t: t, binary: binary, home: home, host: name, read: []string{}}, remotetest.SSHD(t, remotetest.Config{
@@ -52,7 +52,7 @@ func newWards(t *testing.T, quorum string, names ...string) *wards {
 		if err := errors.Join(err, os.Mkdir(home, 0o755)); err != nil {
 			t.Fatal(err)
 		}
-		known += string(keys)
+		known.Write(keys)
 	}
 	w.declare(quorum)
 	own := filepath.Join(w.host[names[0]].home, authorityFolder)
@@ -65,7 +65,7 @@ func newWards(t *testing.T, quorum string, names ...string) *wards {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(trusted, []byte(known), 0o600); err != nil {
+	if err := os.WriteFile(trusted, []byte(known.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -226,6 +226,16 @@ func TestAuthorityMove(t *testing.T) {
 	w.fleet.git("push", "--quiet", own, "HEAD:main")
 	for _, name := range w.names[1:] {
 		w.host[name].until("serving the next change", func() bool { return agents[name].serves(3) })
+	}
+
+	if _, err := git(own, "push", "--quiet", filepath.Join(old.home, authorityFolder), "main"); err != nil { // without force
+		t.Fatal(err)
+	}
+	w.start("atlas")["atlas"].stop() // it reads its own repository, and from there the new authority
+	if d := old.view().Snapshot.Registry.Directory.Authority; d.Host != "boreas" {
+		t.Errorf("the old authority follows %+v", d)
+	}
+	for _, name := range w.names[1:] {
 		agents[name].stop()
 	}
 	if status := boreas.command("authority", "status"); !strings.Contains(status, "authority   boreas\n") {
