@@ -62,6 +62,9 @@ func (a *app) takeAuthority(c *cobra.Command, f taking) (err error) {
 		q.self = f.to // without a copy there is nothing that knows better
 	}
 	m := mover{inquiry: q, taking: f, folder: durable.Folder{Path: filepath.Join(q.home, moveFolder), Fault: q.fault}}
+	if q.store == nil { // this refuses, and leaves no trace
+		return refused(m.begin(nil))
+	}
 	if err := os.MkdirAll(m.folder.Path, 0o700); err != nil {
 		return refused(err)
 	}
@@ -366,20 +369,20 @@ func (m *mover) handOver(hosts []fleet.HostName) error {
 // finish says what the move has come to.
 func (m *mover) finish() error {
 	receipt := m.move.Receipt()
-	err := receipt.Err()
-	if err == nil {
-		err = m.forget()
-	}
 	if receipt.SplitRisk {
 		m.tell("%s", receipt.SayRisk())
 	}
-	if m.asJSON {
-		return errors.Join(m.app.printJSON(receipt), err)
-	}
-	if err == nil {
+	err := receipt.Err()
+	switch {
+	case m.asJSON:
+		err = errors.Join(m.app.printJSON(receipt), err)
+	case err == nil:
 		fmt.Fprintln(m.app.stdout, receipt.Say())
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return m.forget()
 }
 
 // registry says how other hosts are reached. Without a copy none is.
