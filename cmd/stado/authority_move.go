@@ -202,6 +202,8 @@ func (m *mover) begin(recorded *authority.Move) error {
 		next, err = decide()
 	}
 	switch {
+	case err != nil && recorded != nil:
+		return errors.Join(err, m.moot(*recorded, err))
 	case err != nil:
 		return err
 	case next.Through:
@@ -210,6 +212,19 @@ func (m *mover) begin(recorded *authority.Move) error {
 	m.base = basis{snapshot: m.copied}
 	m.replies, m.granted = map[fleet.HostName]authority.Reply{}, false
 	return m.keep(next)
+}
+
+// moot ends a recorded move that has written nothing when the authority answers: nothing may come of its claim any more.
+func (m *mover) moot(recorded authority.Move, why error) error {
+	r, ok := errors.AsType[*authority.Refusal](why)
+	if !ok || r.Reason != authority.ReasonAnswers {
+		return nil
+	}
+	next, err := recorded.Abandon(m.host().Held, m.held.Incarnation)
+	if err != nil {
+		return nil // it has written
+	}
+	return m.end(next, next.Claim())
 }
 
 // advance makes the next step of the move.

@@ -114,7 +114,7 @@ func TestMoverKilledAnywhere(t *testing.T) {
 	t.Parallel()
 	rounds := 3
 	if os.Getenv("STADO_SOAK") != "" {
-		rounds = 60
+		rounds = 30
 	}
 	draw := drawn(t)
 	w := newWards(t, "majority", "atlas", "boreas", "carme")
@@ -218,6 +218,30 @@ func TestAbandonedMove(t *testing.T) {
 	}
 	if d := w.digests(2); len(d) != 0 {
 		t.Errorf("generation 2 was given up and is held: %v", d)
+	}
+}
+
+// The authority is back before a move that was killed has written anything: the move ends, and its generation is given back.
+func TestMoveEndedByAuthority(t *testing.T) {
+	t.Parallel()
+	w := newWards(t, "none", "atlas", "boreas", "carme")
+	w.hold("boreas", "carme")
+	boreas, carme := w.host["boreas"], w.host["carme"]
+	own := filepath.Join(w.host["atlas"].home, authorityFolder)
+	if err := os.Rename(own, own+".away"); err != nil {
+		t.Fatal(err)
+	}
+	boreas.die(authority.PointPromoted)
+	if err := os.Rename(own+".away", own); err != nil {
+		t.Fatal(err)
+	}
+	if said := boreas.refuse(exitRefused, "placement", "move", "--authority", "--to-host", "boreas"); !strings.Contains(said, "stado: the registry authority atlas answers; move the role through it with stado placement move on atlas\n") {
+		t.Errorf("%s", said)
+	}
+	for _, h := range []*ward{boreas, carme} {
+		if p := h.view().Held.Promised; p == nil || p.Ended != authority.Released || h.recorded() != nil {
+			t.Errorf("%s has promised %+v", h.host, p)
+		}
 	}
 }
 
