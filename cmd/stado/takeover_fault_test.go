@@ -72,6 +72,7 @@ func TestKilledMover(t *testing.T) {
 	w := newWards(t, "majority", "atlas", "boreas", "carme")
 	w.hold("boreas", "carme")
 	w.host["atlas"].sshd.Kill()
+	w.save("boreas", "carme")
 	boreas := w.host["boreas"]
 	nonce := ""
 	for _, point := range movePoints {
@@ -106,32 +107,26 @@ func TestKilledMover(t *testing.T) {
 	if left, err := filepath.Glob(filepath.Join(boreas.home, moveFolder, "[^.]*")); err != nil || len(left) > 0 {
 		t.Errorf("the move left %v, %v", left, err)
 	}
+	w.killAnywhere(boreas, "boreas", "carme")
 }
 
-// A mover is killed at whatever point, of files too, and run again: the role is taken, and its generation has one document. The seed is
-// printed; STADO_SEED replays it.
-func TestMoverKilledAnywhere(t *testing.T) {
-	t.Parallel()
-	rounds := 3
+// killAnywhere has a mover killed at drawn points, of files too, and run again. The seed is printed; STADO_SEED replays it.
+func (w *wards) killAnywhere(mover *ward, held ...string) {
+	t := w.t
+	rounds := 2
 	if os.Getenv("STADO_SOAK") != "" {
 		rounds = 30
 	}
 	draw := drawn(t)
-	w := newWards(t, "majority", "atlas", "boreas", "carme")
-	w.hold("boreas", "carme")
-	w.host["atlas"].sshd.Kill()
-	w.save("boreas", "carme")
 	for round := range rounds {
-		if round > 0 {
-			w.restore("boreas", "carme")
-		}
-		boreas, at := w.host["boreas"], fmt.Sprintf("*=%d", 1+draw.IntN(90))
-		cmd := boreas.move("--to-host", "boreas")
+		w.restore(held...)
+		at := fmt.Sprintf("*=%d", 1+draw.IntN(90))
+		cmd := mover.move("--to-host", mover.host)
 		cmd.Env = append(os.Environ(), faultVariable+"="+at)
 		if out, err := cmd.CombinedOutput(); err != nil && cmd.ProcessState.ExitCode() != -1 {
 			t.Fatalf("round %d (%s): %v\n%s", round, at, err, out)
 		} else if err != nil {
-			boreas.takes()
+			mover.takes()
 		}
 		if d := w.digests(2); len(d) != 1 {
 			t.Errorf("round %d (%s): generation 2 has the digests %v", round, at, d)
@@ -218,30 +213,6 @@ func TestAbandonedMove(t *testing.T) {
 	}
 	if d := w.digests(2); len(d) != 0 {
 		t.Errorf("generation 2 was given up and is held: %v", d)
-	}
-}
-
-// The authority is back before a move that was killed has written anything: the move ends, and its generation is given back.
-func TestMoveEndedByAuthority(t *testing.T) {
-	t.Parallel()
-	w := newWards(t, "none", "atlas", "boreas", "carme")
-	w.hold("boreas", "carme")
-	boreas, carme := w.host["boreas"], w.host["carme"]
-	own := filepath.Join(w.host["atlas"].home, authorityFolder)
-	if err := os.Rename(own, own+".away"); err != nil {
-		t.Fatal(err)
-	}
-	boreas.die(authority.PointPromoted)
-	if err := os.Rename(own+".away", own); err != nil {
-		t.Fatal(err)
-	}
-	if said := boreas.refuse(exitRefused, "placement", "move", "--authority", "--to-host", "boreas"); !strings.Contains(said, "stado: the registry authority atlas answers; move the role through it with stado placement move on atlas\n") {
-		t.Errorf("%s", said)
-	}
-	for _, h := range []*ward{boreas, carme} {
-		if p := h.view().Held.Promised; p == nil || p.Ended != authority.Released || h.recorded() != nil {
-			t.Errorf("%s has promised %+v", h.host, p)
-		}
 	}
 }
 

@@ -176,7 +176,8 @@ func TestRefusedMove(t *testing.T) {
 	refuse(boreas, "; and the registry authority did not answer: cannot read the registry from ssh://", "--to-host", "boreas")
 }
 
-// An authority that this host alone cannot reach answers another one, which says so: then there is nothing to take.
+// An authority that this host alone cannot reach answers another one, which says so. One that is back before a move that was killed has
+// written anything ends it. Each time the claim is given back.
 func TestMoveFromReachableAuthority(t *testing.T) {
 	t.Parallel()
 	w := newWards(t, "none", "atlas", "boreas", "carme")
@@ -188,6 +189,23 @@ func TestMoveFromReachableAuthority(t *testing.T) {
 	}
 	if p := boreas.view().Held.Promised; p == nil || p.Ended != authority.Released || carme.view().Held.Promised != nil || boreas.recorded() != nil {
 		t.Errorf("boreas has promised %+v, carme %+v", p, carme.view().Held.Promised)
+	}
+
+	own := filepath.Join(w.host["atlas"].home, authorityFolder)
+	if err := os.Rename(own, own+".away"); err != nil {
+		t.Fatal(err)
+	}
+	boreas.die(authority.PointPromoted)
+	if err := os.Rename(own+".away", own); err != nil {
+		t.Fatal(err)
+	}
+	if said = boreas.refuse(exitRefused, "placement", "move", "--authority", "--to-host", "boreas"); !strings.Contains(said, "stado: the registry authority atlas answers; move the role through it with stado placement move on atlas\n") {
+		t.Errorf("%s", said)
+	}
+	for _, h := range []*ward{boreas, carme} {
+		if p := h.view().Held.Promised; p == nil || p.Ended != authority.Released || h.recorded() != nil {
+			t.Errorf("%s has promised %+v", h.host, p)
+		}
 	}
 }
 
