@@ -7,7 +7,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"stado.internal/stado/fleet"
@@ -243,6 +245,81 @@ func TestMoveBesideFork(t *testing.T) {
 	for _, h := range []*ward{boreas, w.host["carme"]} {
 		if p := h.view().Held.Promised; p != nil && p.Ended != authority.Released {
 			t.Errorf("%s still promises %+v", h.host, p)
+		}
+	}
+}
+
+// Where the registry asks for signatures, a move needs one as every commit does; it goes on when it has one.
+func TestSignedMove(t *testing.T) {
+	t.Parallel()
+	w := newWards(t, "majority", "atlas", "boreas", "carme")
+	key := filepath.Join(w.dir, "ada")
+	if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "ada", "-f", key).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	public, err := os.ReadFile(key + ".pub")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.fleet.file("trust.cue", "package fleet\n\nregistry: trust: {\n\tmode: \"chain\"\n\tsigners: ada: key: %q\n}\n", strings.TrimSpace(string(public)))
+	w.land()
+	w.fleet.git("push", "--quiet", filepath.Join(w.host["atlas"].home, authorityFolder), "HEAD:main")
+	w.hold("boreas", "carme")
+	w.host["atlas"].sshd.Kill()
+
+	boreas := w.host["boreas"]
+	said := boreas.refuse(exitRefused, "placement", "move", "--authority", "--to-host", "boreas")
+	if !strings.Contains(said, "this host refuses the registry that would make it the authority, so nothing is written: STADO-SIGN-001: ") {
+		t.Errorf("without a signature: %s", said)
+	}
+	nonce := boreas.recorded().Nonce
+	settings := filepath.Join(w.dir, "gitconfig")
+	if err := os.WriteFile(settings, []byte("[user]\n\tname = Ada\n\temail = ada@example.net\n\tsigningkey = "+key+".pub\n[gpg]\n\tformat = ssh\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := boreas.move("--to-host", "boreas", "--sign", "--json")
+	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL="+settings)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("with a signature: %v\n%s", err, out)
+	}
+	if r := boreas.receipt(string(out)); r.Generation != 3 {
+		t.Errorf("%+v", r)
+	}
+	if text, err := git(filepath.Join(boreas.home, authorityFolder), "cat-file", "commit", "main"); err != nil || !strings.Contains(text, "Stado-Nonce: "+nonce) || !strings.Contains(text, "gpgsig ") {
+		t.Errorf("%v\n%s", err, text)
+	}
+}
+
+// Hosts are asked at once and their answers taken one by one; what was asked is waited for, also after an error.
+func TestEverywhere(t *testing.T) {
+	hosts := make([]fleet.HostName, 3*maxCalls)
+	for i := range hosts {
+		hosts[i] = fleet.HostName(strconv.Itoa(i))
+	}
+	var asked, most atomic.Int32
+	taken := map[fleet.HostName]fleet.HostName{}
+	enough := errors.New("enough")
+	err := everywhere(hosts, func(h fleet.HostName) fleet.HostName {
+		now := asked.Add(1)
+		defer asked.Add(-1)
+		for old := most.Load(); now > old && !most.CompareAndSwap(old, now); old = most.Load() {
+			continue
+		}
+		return "host " + h
+	}, func(h, value fleet.HostName) error {
+		taken[h] = value
+		if len(taken) == maxCalls {
+			return enough
+		}
+		return nil
+	})
+	if !errors.Is(err, enough) || len(taken) != maxCalls || asked.Load() != 0 || most.Load() > maxCalls {
+		t.Errorf("%v: %d taken, %d still asked, at most %d at once", err, len(taken), asked.Load(), most.Load())
+	}
+	for h, value := range taken {
+		if value != "host "+h {
+			t.Errorf("host %s said %s", h, value)
 		}
 	}
 }
