@@ -262,3 +262,23 @@ func TestMoveAfterMove(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 }
+
+// The authority is a forge that does not answer: a host takes the role from it, and nothing of the forge stays in the registry.
+func TestMoveFromForge(t *testing.T) {
+	t.Parallel()
+	w := newWards(t, "majority", "atlas", "boreas", "carme")
+	w.fleet.file("authority.cue", "package fleet\n\n// The forge.\nregistry: service_directory: authority: {remote: \"https://localhost:9/fleet.git\", epoch: 2}\n")
+	w.land()
+	w.fleet.git("push", "--quiet", filepath.Join(w.host["atlas"].home, authorityFolder), "HEAD:main")
+	w.hold(w.names...) // from the repository that their agents are started with
+	boreas := w.host["boreas"]
+	if r := boreas.takes(); r.Generation != 3 || r.Fenced != "localhost" || len(r.Hosts) != 2 {
+		t.Errorf("%+v", r)
+	}
+	want := fleet.Authority{Host: "boreas", Repository: filepath.Join(boreas.home, authorityFolder), Command: boreas.binary, Branch: "main", Epoch: 3}
+	for _, name := range w.names {
+		if got := w.host[name].view().Snapshot.Registry.Directory.Authority; got != want {
+			t.Errorf("%s holds %+v, want %+v", name, got, want)
+		}
+	}
+}

@@ -41,11 +41,15 @@ func newWards(t *testing.T, quorum string, names ...string) *wards {
 	w := &wards{t: t, dir: dir, names: names, host: map[string]*ward{}}
 	binary, users := sandboxtest.Binary(t), remotetest.NewKey(t, "ed25519")
 	w.fleet = &lab{t: t, binary: binary, home: filepath.Join(dir, "nobody"), repo: filepath.Join(dir, "fleet"), generation: 1}
+	bin := filepath.Join(dir, "bin")
+	if err := errors.Join(os.Mkdir(bin, 0o755), os.Symlink(binary, filepath.Join(bin, "stado"))); err != nil {
+		t.Fatal(err)
+	}
 	var known strings.Builder
 	for i, name := range names {
 		home := filepath.Join(dir, name)
 		h := &ward{&lab{t: t, binary: binary, home: home, host: name, read: []string{}}, remotetest.SSHD(t, remotetest.Config{
-			Address: fmt.Sprintf("127.0.0.%d", 11+i), UserAuthority: &users, Env: []string{"STADO_HOME=" + home},
+			Address: fmt.Sprintf("127.0.0.%d", 11+i), UserAuthority: &users, Env: []string{"STADO_HOME=" + home, "PATH=" + bin + ":/usr/bin:/bin"},
 		})}
 		w.host[name] = h
 		keys, err := os.ReadFile(h.sshd.KnownHosts)
