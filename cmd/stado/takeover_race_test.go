@@ -76,7 +76,7 @@ func (w *wards) race(movers ...string) map[string]string {
 }
 
 // Two movers start at the same time, and a majority is required: no generation has two documents, one host has the role, and running its
-// move again brings all to the same registry.
+// move again brings the others to its registry.
 func TestTwoMovers(t *testing.T) {
 	t.Parallel()
 	rounds := 3
@@ -93,29 +93,54 @@ func TestTwoMovers(t *testing.T) {
 			w.restore(asked...)
 		}
 		said := w.race("boreas", "carme")
-		last := fleet.Generation(0)
-		for generation := fleet.Generation(2); generation < 20; generation++ {
-			switch d := w.digests(generation); len(d) {
-			case 0:
-			case 1:
-				last = generation
-			default:
-				t.Fatalf("round %d: generation %d has the digests %v\n%v", round, generation, d, said)
-			}
-		}
-		if last == 0 {
-			t.Errorf("round %d: nobody took the role\n%v", round, said)
-			continue
+		last := w.newest(asked)
+		if last == 1 { // each stepped aside for the other one to its end
+			w.finish(w.host["boreas"])
+			last = w.newest(asked)
 		}
 		for _, name := range []string{"boreas", "carme"} {
 			if m := w.host[name].recorded(); m != nil && m.Phase == authority.PhaseCopied && m.Generation == last {
-				w.host[name].takes()
+				w.finish(w.host[name])
+			}
+		}
+		// A mover that found the other one's document before that was handed over takes the role from it, and hands it nothing.
+		behind := 0
+		for _, name := range asked {
+			if w.host[name].view().Held.Generation < last {
+				behind++
 			}
 		}
 		for digest, holders := range w.digests(last) {
-			if len(holders) != len(asked) {
+			if len(holders)+behind != len(asked) || behind > 1 || last == 1 {
 				t.Errorf("round %d: generation %d, digest %s, is held by %v alone\n%v", round, last, digest, holders, said)
 			}
+		}
+	}
+}
+
+// newest is the highest generation that hosts hold. No generation up to it has two documents.
+func (w *wards) newest(names []string) fleet.Generation {
+	w.t.Helper()
+	newest := fleet.Generation(0)
+	for _, name := range names {
+		newest = max(newest, w.host[name].view().Held.Generation)
+	}
+	for generation := range newest + 1 {
+		if d := w.digests(generation); len(d) > 1 {
+			w.t.Fatalf("generation %d has the digests %v", generation, d)
+		}
+	}
+	return newest
+}
+
+// finish runs a move again, to the end that it can have while the first authority is gone.
+func (w *wards) finish(h *ward) {
+	w.t.Helper()
+	out, _ := h.move("--to-host", h.host, "--json").Output() // partial, when the first authority is not the one that it was taken from
+	r := h.receipt(string(out))
+	for _, each := range r.Hosts {
+		if each.Receipt == nil && each.Host != "atlas" || r.Store.Error != "" {
+			w.t.Errorf("%s", out)
 		}
 	}
 }
