@@ -93,26 +93,17 @@ func TestTwoMovers(t *testing.T) {
 			w.restore(asked...)
 		}
 		said := w.race("boreas", "carme")
-		last := w.newest(asked)
-		if last == 1 { // each stepped aside for the other one to its end
-			w.finish(w.host["boreas"])
-			last = w.newest(asked)
-		}
+		last, excused := w.newest(asked), map[fleet.HostName]bool{}
 		for _, name := range []string{"boreas", "carme"} {
-			if m := w.host[name].recorded(); m != nil && m.Phase == authority.PhaseCopied && m.Generation == last {
-				w.finish(w.host[name])
+			// Each may have stepped aside for the other one to its end: then one goes on alone.
+			if m := w.host[name].recorded(); last == 1 || m != nil && m.Phase == authority.PhaseCopied && m.Generation == last {
+				excused = w.finish(w.host[name])
+				last = w.newest(asked)
 			}
 		}
-		// A mover that found the other one's document before that was handed over takes the role from it, and hands it nothing.
-		behind := 0
 		for _, name := range asked {
-			if w.host[name].view().Held.Generation < last {
-				behind++
-			}
-		}
-		for digest, holders := range w.digests(last) {
-			if len(holders)+behind != len(asked) || behind > 1 || last == 1 {
-				t.Errorf("round %d: generation %d, digest %s, is held by %v alone\n%v", round, last, digest, holders, said)
+			if held := w.host[name].view().Held.Generation; last == 1 || held < last && !excused[fleet.HostName(name)] {
+				t.Errorf("round %d: %s holds generation %d, and %d is the newest\n%v", round, name, held, last, said)
 			}
 		}
 	}
@@ -133,16 +124,20 @@ func (w *wards) newest(names []string) fleet.Generation {
 	return newest
 }
 
-// finish runs a move again, to the end that it can have while the first authority is gone.
-func (w *wards) finish(h *ward) {
+// finish runs a move again, to the end that it can have. Hosts may lack its registry for a reason: the one that it was taken from, the first
+// authority, which is gone, and those that keep the generation for both movers, which take the next change.
+func (w *wards) finish(h *ward) map[fleet.HostName]bool {
 	w.t.Helper()
-	out, _ := h.move("--to-host", h.host, "--json").Output() // partial, when the first authority is not the one that it was taken from
+	out, _ := h.move("--to-host", h.host, "--json").Output() // partial, when there is such a host
 	r := h.receipt(string(out))
+	excused := map[fleet.HostName]bool{r.Fenced: true}
 	for _, each := range r.Hosts {
-		if each.Receipt == nil && each.Host != "atlas" || r.Store.Error != "" {
+		excused[each.Host] = each.Host == "atlas" || strings.HasSuffix(each.Error, "; waiting")
+		if each.Receipt == nil && !excused[each.Host] || r.Store.Error != "" {
 			w.t.Errorf("%s", out)
 		}
 	}
+	return excused
 }
 
 // Of two hosts one is a majority of none: the role is taken where none is required, and the receipt says what that risks.
