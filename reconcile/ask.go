@@ -19,7 +19,6 @@ type Asked struct {
 	Newest   fleet.Generation // of the newest commit that compiles; 0 when none does
 	Snapshot *fleet.Snapshot  // what would be held; nil when that is what is held already, or when nothing may be
 	Refusal  *Refusal         // of the tip; nil: the source answers
-	Nonce    string           // of the claim under which Snapshot was made; empty for none
 	Pending  bool             // the tip waits for its generation
 
 	admitted []store.Admission
@@ -53,7 +52,7 @@ func (a *Asked) take(res result) {
 	a.Refusal, a.Pending = res.out.refusal, res.out.pending
 	a.admitted = append(a.admitted, res.out.admitted...)
 	if res.out.final != nil {
-		a.Snapshot, a.Nonce = res.out.final, nonceOf(res.offer, res.out.final.Commit)
+		a.Snapshot = res.out.final
 	}
 }
 
@@ -66,7 +65,7 @@ func (a Asked) HandOver(st *store.Store) error {
 	for i := range admitted {
 		admitted[i].Provenance = fleet.ProvenanceHandedOver
 	}
-	if held, _ := st.Held(); held.Digest != a.Held.Digest || held.Commit != a.Held.Commit {
+	if outdated(st, a.Held) {
 		return store.ErrOutdated
 	}
 	return st.Put(&s, admitted...)

@@ -158,9 +158,14 @@ func (r result) beside() string {
 	return "; " + strings.Join(r.others, "; ")
 }
 
-// outdated reports whether something else is held by now than what was judged against, so that it has to be judged anew.
-func (l *loop) outdated(judged store.Held) bool {
-	held, _ := l.opts.Store.Held()
+// outdated reports whether something else is held or promised by now than what was judged against, so that it has to be judged anew.
+func (l *loop) outdated(judged store.Held) bool { return outdated(l.opts.Store, judged) }
+
+func outdated(st *store.Store, judged store.Held) bool {
+	held, _ := st.Held()
+	if held.Promised != judged.Promised && (held.Promised == nil || judged.Promised == nil || *held.Promised != *judged.Promised) {
+		return true
+	}
 	return held.Commit != judged.Commit || held.Generation != judged.Generation || held.Digest != judged.Digest
 }
 

@@ -1,12 +1,14 @@
 package reconcile
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
 
 	"stado.internal/stado/reconcile/authority"
 	"stado.internal/stado/reconcile/source"
+	"stado.internal/stado/reconcile/store"
 )
 
 // TestPromised: a generation that is promised to one mover is taken from nobody else, whatever the parts it comes in; the mover's own
@@ -38,6 +40,43 @@ func TestPromised(t *testing.T) {
 			b.wantStatus(`serving 0 ""`)
 		})
 	}
+}
+
+// TestPromisedMeanwhile: what another program has promised while the authority was read counts before what that read brought is held.
+func TestPromisedMeanwhile(t *testing.T) {
+	base := first(41, "base")
+	for _, part := range []int{0, 1} {
+		loopTest(t, base, base.then("a").then("b"), func(b *bench) {
+			b.repo.part = part
+			silent := make(chan struct{})
+			b.repo.silent = silent
+			b.start()
+			other, err := store.Open(b.dir, nil)
+			if err == nil {
+				err = other.Promise(&authority.Promise{Generation: 43, Mover: "b2", Nonce: "n1"})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			close(silent)
+			b.pass(refresh)
+			if s := b.Status(); s.Held.Generation != 41 || len(s.Refusals) != 1 || s.Refusals[0].Rule != RulePromised {
+				t.Errorf("part %d: %+v", part, s)
+			}
+		})
+	}
+	loopTest(t, base, base, func(b *bench) {
+		a, err := Ask(t.Context(), b.opts.Store, &repo{tip: base.then("a")})
+		if err == nil {
+			err = b.opts.Store.Promise(&authority.Promise{Generation: 43, Mover: "b2", Nonce: "n1"})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := a.HandOver(b.opts.Store); !errors.Is(err, store.ErrOutdated) {
+			t.Errorf("handed over in spite of a promise that was made meanwhile: %v", err)
+		}
+	})
 }
 
 // TestPromiseLapses after ten intervals that nobody used it, where no quorum is required; a start of the agent begins anew.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -27,6 +28,7 @@ type lab struct {
 	service            *httptest.Server
 	generation         int
 	read               []string // flags that say how the agent reads the repository; nil: from its directory
+	host               string   // empty: a1
 }
 
 func newLab(t *testing.T, service http.Handler) *lab {
@@ -146,7 +148,7 @@ func (l *lab) start(env ...string) *running {
 	if read == nil {
 		read = []string{"--repository", "file://" + l.repo}
 	}
-	cmd := exec.Command(l.binary, append([]string{"--home", l.home, "agent", "run", "--host", "a1", "--refresh", "1s"}, read...)...)
+	cmd := exec.Command(l.binary, append([]string{"--home", l.home, "agent", "run", "--host", cmp.Or(l.host, "a1"), "--refresh", "1s"}, read...)...)
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {

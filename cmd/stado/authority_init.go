@@ -55,17 +55,15 @@ type authorityInit struct {
 }
 
 func (in authorityInit) run(ctx context.Context) error {
-	entries, err := os.ReadDir(in.dir)
-	switch {
-	case err == nil && len(entries) > 0:
-		if err := in.present(ctx); err != nil {
-			return err
-		}
-	case err == nil || errors.Is(err, os.ErrNotExist):
-		if err := in.create(ctx); err != nil {
-			return err
-		}
-	default:
+	exists, err := in.exists()
+	if err != nil {
+		return err
+	}
+	step := in.create
+	if exists {
+		step = in.present
+	}
+	if err := step(ctx); err != nil {
 		return err
 	}
 	if err := (installer{app: in.app, dir: in.dir, branch: in.branch}).install(false, true); err != nil {
@@ -78,6 +76,15 @@ func (in authorityInit) run(ctx context.Context) error {
 	}
 	fmt.Fprintf(in.app.stderr, "branch %s is at %s; to make this host the authority, say so in authority.cue: host, repository: %q, command\n", in.branch, short(tip), in.dir)
 	return nil
+}
+
+// exists reports whether something is in the way of making the repository.
+func (in authorityInit) exists() (bool, error) {
+	entries, err := os.ReadDir(in.dir)
+	if errors.Is(err, os.ErrNotExist) {
+		err = nil
+	}
+	return len(entries) > 0, err
 }
 
 // present accepts a bare repository and nothing else: what people push to is not made over.

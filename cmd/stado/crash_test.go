@@ -2,11 +2,9 @@ package main
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
 	"testing"
 
 	"stado.internal/stado/fleet"
@@ -25,15 +23,7 @@ func TestKilledAgentLosesNothing(t *testing.T) {
 	if os.Getenv("STADO_SOAK") != "" {
 		rounds = 200
 	}
-	seed := rand.Uint64()
-	if s := os.Getenv("STADO_SEED"); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("STADO_SEED=%d replays this", seed)
-	draw := rand.New(rand.NewPCG(seed, 0))
+	draw := drawn(t)
 	l := newLab(t, http.HandlerFunc(greet))
 	held := 0
 	for round := range rounds {

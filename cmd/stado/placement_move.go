@@ -29,16 +29,36 @@ type movedService struct {
 func newPlacementMove(a *app) *cobra.Command {
 	var f changing
 	var to string
+	var role bool
+	var take taking
 	c := &cobra.Command{
-		Use:   "move SERVICE... --to-host HOST",
-		Short: "Route services to another host",
+		Use:   "move {SERVICE...|--authority} --to-host HOST",
+		Short: "Route services, or give the registry authority, to another host",
 		Long: `Make HOST the active host of every SERVICE, in one commit. The registry says where a service answers, not how it is run: start it
-on HOST first. HOST must have an endpoint of each service.` + changeHelp,
-		Example: "  stado placement move shop --to-host carme --dry-run\n  stado placement move shop orders-db --to-host carme --push --json",
-		Args:    cobra.MinimumNArgs(1),
+on HOST first. HOST must have an endpoint of each service.` + changeHelp + `
+
+With --authority, run on HOST while the declared authority does not answer, HOST becomes the registry authority: every host is asked to
+keep the next generation for it, this host's copy of the registry is promoted by a commit that names HOST, and the result becomes its copy
+and its authority.git and is handed to every other host but the old authority. What is interrupted goes on when it is run again; --abandon
+gives a move up that has written nothing. Exit status 1 is also that of a role that was taken only partly: the receipt names what is missing.`,
+		Example: "  stado placement move shop --to-host carme --dry-run\n  stado placement move shop orders-db --to-host carme --push --json\n" +
+			"  stado placement move --authority --to-host carme --json",
+		Args: func(c *cobra.Command, args []string) error {
+			if role {
+				return cobra.NoArgs(c, args)
+			}
+			return cobra.MinimumNArgs(1)(c, args)
+		},
 		RunE: func(c *cobra.Command, args []string) error {
-			if to == "" {
+			if flag := strayFlag(c, role); flag != "" {
+				return misused(fmt.Errorf("--%s is for the other kind of move (services move by a change of a repository, the authority by this host's own copy)", flag))
+			}
+			if to == "" && !take.abandon {
 				return misused(fmt.Errorf("--to-host is missing (name the host that is to serve)"))
+			}
+			if role {
+				take.to, take.sign, take.asJSON = fleet.HostName(to), f.sign, f.asJSON
+				return a.takeAuthority(c, take)
 			}
 			answer := moveReceipt{ToHost: fleet.HostName(to)}
 			out, err := a.apply(c, f, func(d *change.Draft) (err error) {
@@ -56,7 +76,23 @@ on HOST first. HOST must have an endpoint of each service.` + changeHelp,
 	}
 	f.flags(c)
 	c.Flags().StringVar(&to, "to-host", "", "the host that is to serve")
+	c.Flags().BoolVar(&role, "authority", false, "move the role of the registry authority")
+	c.Flags().BoolVar(&take.abandon, "abandon", false, "with --authority: give up the move that was begun on this host")
+	reachFlags(c, &take.ssh, "with --authority: ")
 	return c
+}
+
+// strayFlag is a flag that was given and is for the other kind of move, empty for none.
+func strayFlag(c *cobra.Command, role bool) string {
+	of := []string{"abandon", "host", "identity", "known-hosts"}
+	if role {
+		of = []string{"repository", "push", "remote", "dry-run"}
+	}
+	i := slices.IndexFunc(of, c.Flags().Changed)
+	if i < 0 {
+		return ""
+	}
+	return of[i]
 }
 
 // move makes a host the only active one of services.

@@ -1,9 +1,9 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -11,9 +11,7 @@ import (
 
 	"stado.internal/stado/agent/config"
 	"stado.internal/stado/fleet"
-	"stado.internal/stado/reconcile"
 	"stado.internal/stado/reconcile/source"
-	"stado.internal/stado/reconcile/store"
 )
 
 // storeFolder is the part of a state directory that is this host's own repository of the registry.
@@ -26,28 +24,30 @@ func newBundleCreate(a *app) *cobra.Command {
 		Use:   "create FILE",
 		Short: "Write the registry that this host holds, or a repository's, to a git bundle",
 		Long: `Write the registry that this host holds, with its history, to a git bundle. With --repository, what that repository's HEAD or --ref
-has. --since leaves out what a commit that the reader has already reaches. 'git bundle verify' reads the file.`,
+has. --since leaves out what a commit that the reader has already reaches. FILE may be - for stdout. 'git bundle verify' reads the file.`,
 		Example: "  stado registry bundle create registry.bundle\n  stado registry bundle create registry.bundle --repository . --since origin/main",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			dir, rev := repository, ref
 			if repository == "" {
-				home, err := a.clientHome(filepath.Join(registryFolder, store.HeldFile))
+				q, err := a.inquire(c.Context(), config.Agent{})
 				if err != nil {
 					return refused(err)
 				}
-				held, err := a.held()
-				if err != nil {
+				defer func() { _ = q.close() }() // the bundle is written or it is not
+				if dir, rev, err = q.heldHistory(); err != nil {
 					return err
 				}
-				if held.Commit == "" {
-					return refused(fmt.Errorf("this host holds generation %d as a document without a commit, so there is no history to write (export it: stado registry export)", held.Generation()))
-				}
-				dir, rev = filepath.Join(home, storeFolder), held.Commit
 			}
 			e, err := evaluator(config.Evaluation{})
 			if err != nil {
 				return refused(err)
+			}
+			if args[0] == "-" {
+				return asRefused(a.streamBundle(func(file string) error {
+					_, err := e.Bundle(c.Context(), dir, rev, since, source.DefaultBranch, file)
+					return err
+				}))
 			}
 			b, err := e.Bundle(c.Context(), dir, rev, since, source.DefaultBranch, args[0])
 			if err != nil {
@@ -71,6 +71,39 @@ has. --since leaves out what a commit that the reader has already reaches. 'git 
 	return c
 }
 
+// heldHistory is the history of what this host holds.
+func (q *inquiry) heldHistory() (dir, commit string, err error) {
+	held, err := q.app.held()
+	if err != nil {
+		return "", "", err
+	}
+	if held.Commit == "" {
+		return "", "", refused(fmt.Errorf("this host holds generation %d as a document without a commit, so there is no history to write (export it: stado registry export)", held.Generation()))
+	}
+	dir, err = q.history()
+	return dir, held.Commit, asRefused(err)
+}
+
+// streamBundle writes a bundle to stdout once it is whole.
+func (a *app) streamBundle(write func(file string) error) (err error) {
+	dir, err := os.MkdirTemp("", "stado-bundle-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	file := filepath.Join(dir, "registry.bundle")
+	if err := write(file); err != nil {
+		return err
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = io.Copy(a.stdout, f)
+	return err
+}
+
 // bundleAnswer is the JSON answer of `stado registry bundle verify`.
 type bundleAnswer struct {
 	File       string           `json:"file"`
@@ -90,16 +123,17 @@ func newBundleVerify(a *app) *cobra.Command {
 		Long:    "Say whether this host would admit what a git bundle carries, by every rule that it applies to its authority. Nothing is changed.\n\nExit status: 0 it would, 1 it would not.",
 		Example: "  stado registry bundle verify registry.bundle --json",
 		Args:    cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			home, err := a.clientHome(filepath.Join(registryFolder, store.HeldFile))
+		RunE: func(c *cobra.Command, args []string) (err error) {
+			q, err := a.inquire(c.Context(), config.Agent{})
 			if err != nil {
 				return refused(err)
 			}
+			defer func() { err = errors.Join(err, q.close()) }()
 			remote, err := source.BundleRemote(args[0], "")
 			if err != nil {
 				return refused(err)
 			}
-			asked, err := a.ask(c.Context(), home, remote)
+			asked, err := q.ask(source.Options{Remote: remote})
 			if err != nil {
 				return refused(err)
 			}
@@ -127,20 +161,4 @@ func (a *app) answerBundle(b bundleAnswer, asJSON bool) error {
 	}
 	fmt.Fprintln(a.stderr, "this host would admit it")
 	return nil
-}
-
-// ask asks a remote beside whatever runs on this host, without writing to what it holds.
-func (a *app) ask(ctx context.Context, home string, remote source.Remote) (_ reconcile.Asked, err error) {
-	h := handing{app: a, ctx: ctx, home: home}
-	if h.scratch, err = os.MkdirTemp("", "stado-ask-"); err != nil {
-		return reconcile.Asked{}, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(h.scratch)) }()
-	folder := filepath.Join(home, registryFolder)
-	if _, err := os.Stat(folder); err == nil { // else nothing is held, and asking does not change that
-		if h.store, err = store.Open(folder, nil); err != nil {
-			return reconcile.Asked{}, err
-		}
-	}
-	return h.ask(source.Options{Remote: remote})
 }

@@ -75,9 +75,7 @@ the receipt says which.`,
 	c.Flags().BoolVar(&f.allowEmpty, "allow-empty-fleet", false, "take a document without hosts")
 	c.Flags().BoolVar(&f.sign, "sign", false, "sign the commit as git is configured to (default: when commit.gpgsign says so)")
 	c.Flags().BoolVar(&f.copy, "last-known-good", false, "write this host's own copy, while the authority does not answer")
-	c.Flags().StringVar(&f.ssh.Host, "host", "", "with --last-known-good: this host's name in the registry (default: as agent.cue or the machine says)")
-	c.Flags().StringVar(&f.ssh.Identity, "identity", "", "with --last-known-good: private key for ssh (default: as agent.cue says, else the ssh-agent)")
-	c.Flags().StringVar(&f.ssh.KnownHosts, "known-hosts", "", "with --last-known-good: trusted host keys for ssh (default: as agent.cue says, else the usual files)")
+	reachFlags(c, &f.ssh, "with --last-known-good: ")
 	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "print the difference and change nothing")
 	c.Flags().BoolVar(&f.asJSON, "json", false, "print the receipt as JSON")
 	return c

@@ -2,35 +2,25 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
-	"stado.internal/stado/agent"
-	"stado.internal/stado/agent/config"
 	"stado.internal/stado/fleet"
 	"stado.internal/stado/reconcile"
 	"stado.internal/stado/reconcile/authority"
 	"stado.internal/stado/reconcile/change"
-	"stado.internal/stado/reconcile/source"
 	"stado.internal/stado/reconcile/store"
 )
 
 // handing is `stado registry push --last-known-good`: a registry for a host whose authority does not answer.
 type handing struct {
-	app      *app
-	ctx      context.Context
-	home     string
-	settings config.Agent
-	scratch  string
-	store    *store.Store
+	*inquiry
 
 	document *change.Document // one of the two
-	bundle   *reconcile.Asked
+	pushed   []byte           // a bundle
+	bundle   *carried         // what it is to this host
 }
 
 // maxBundle bounds a pushed registry with its history.
@@ -40,26 +30,30 @@ const maxBundle = 256 << 20
 var bundleStart = []byte("# v")
 
 func (a *app) handOver(c *cobra.Command, f pushing, path string) (err error) {
-	h := handing{app: a, ctx: c.Context()}
-	if h.home, err = a.clientHome(filepath.Join(registryFolder, store.HeldFile)); err != nil {
-		return refused(err)
-	}
-	if h.settings, err = withFile(h.home, f.ssh); err != nil {
-		return refused(err)
-	}
-	if h.scratch, err = os.MkdirTemp("", "stado-hand-over-"); err != nil {
-		return refused(err)
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(h.scratch)) }()
-	p := authority.Push{Path: path, IfGeneration: f.token != "", Force: f.force, AllowEmptyFleet: f.allowEmpty}
-	if err := h.read(c, &p); err != nil {
-		return asRefused(err)
-	}
-	receipt, err := h.decide(p)
+	q, err := a.inquire(c.Context(), f.ssh)
 	if err != nil {
 		return refused(err)
 	}
-	switch err := h.write(); {
+	defer func() { err = errors.Join(err, q.close()) }()
+	h := handing{inquiry: q}
+	if err := h.read(c, path); err != nil {
+		return asRefused(err)
+	}
+	var receipt authority.PushReceipt
+	for attempt := 1; ; attempt++ {
+		p := authority.Push{Path: path, IfGeneration: f.token != "", Force: f.force, AllowEmptyFleet: f.allowEmpty}
+		if err = h.judge(&p); err == nil {
+			receipt, err = h.decide(p)
+		}
+		if err == nil {
+			err = h.write()
+		}
+		if !errors.Is(err, store.ErrOutdated) || attempt == writeAttempts {
+			break
+		}
+		h.look()
+	}
+	switch {
 	case errors.Is(err, store.ErrOutdated):
 		return conflict(fmt.Errorf("%w; look at what it holds now (stado registry show) and push again", err))
 	case err != nil:
@@ -72,55 +66,41 @@ func (a *app) handOver(c *cobra.Command, f pushing, path string) (err error) {
 	return nil
 }
 
-// read takes what is pushed, judges it by itself, and looks at what this host holds.
-func (h *handing) read(c *cobra.Command, p *authority.Push) error {
-	name, data, err := readInput(p.Path, c.InOrStdin(), maxBundle)
+// read takes what is pushed. A document is judged by itself.
+func (h *handing) read(c *cobra.Command, path string) error {
+	name, data, err := readInput(path, c.InOrStdin(), maxBundle)
 	if err != nil {
 		return fmt.Errorf("cannot read what is pushed: %w", err)
 	}
-	if !bytes.HasPrefix(data, bundleStart) {
-		e, err := evaluator(h.settings.Evaluation)
-		if err != nil {
-			return err
-		}
-		document, err := change.ReadDocument(h.ctx, e, name, data)
-		if err != nil {
-			return err
-		}
-		h.document, p.Offered = &document, document.Registry.Directory.Generation
-		p.Owner.Mover = authority.HostOf(document.Registry.Directory.Authority)
-	}
-	folder := filepath.Join(h.home, registryFolder)
-	if _, err := os.Stat(folder); err == nil {
-		if h.store, err = store.Open(folder, nil); err != nil {
-			return err
-		}
-		held, _ := h.store.Held()
-		p.Copy, p.Promised = h.store.Snapshot(), held.Promised
-		if blockers := h.store.Blockers(); p.Copy == nil && len(blockers) > 0 {
-			p.CopyError = blockers[0].Sentence
-		}
-	}
-	p.Self = h.app.self(h.settings, p.Copy)
-	if h.document != nil || p.Copy == nil {
+	if bytes.HasPrefix(data, bundleStart) {
+		h.pushed = data
 		return nil
 	}
-	file := filepath.Join(h.scratch, "pushed.bundle")
-	if err := os.WriteFile(file, data, 0o600); err != nil {
-		return err
-	}
-	remote, err := source.BundleRemote(file, "")
+	e, err := evaluator(h.settings.Evaluation)
 	if err != nil {
 		return err
 	}
-	asked, err := h.ask(source.Options{Remote: remote})
+	document, err := change.ReadDocument(h.ctx, e, name, data)
+	h.document = &document
+	return err
+}
+
+// judge looks at what this host holds, and at what a bundle is to it.
+func (h *handing) judge(p *authority.Push) error {
+	p.Self, p.Copy, p.CopyError = h.self, h.copied, h.copyError
+	if h.document != nil {
+		p.Offered, p.Promised = h.document.Registry.Directory.Generation, h.held.Promised
+		p.Owner.Mover = authority.HostOf(h.document.Registry.Directory.Authority)
+		return nil
+	}
+	if p.Copy == nil {
+		return nil
+	}
+	asked, err := h.askBundle(h.pushed)
 	if err != nil {
 		return err
 	}
-	h.bundle, p.Offered = &asked, asked.Newest
-	if s := asked.Snapshot; s != nil {
-		p.Owner = authority.Owner{Mover: authority.HostOf(s.Registry.Directory.Authority), Nonce: asked.Nonce}
-	}
+	h.bundle, p.Offered = &asked, asked.Newest // what was promised is asked about with it
 	return nil
 }
 
@@ -131,7 +111,7 @@ func (h *handing) decide(p authority.Push) (authority.PushReceipt, error) {
 	if !errors.As(err, &r) || r.Reason != authority.ReasonAnswers && p.CopyError == "" {
 		return authority.PushReceipt{}, err
 	}
-	p.Authority = h.authority(p.Copy, p.Self)
+	p.Authority = h.authority()
 	receipt, err := p.Decide()
 	if err == nil && h.bundle != nil && h.bundle.Refusal != nil {
 		return receipt, fmt.Errorf("this host refuses what the bundle carries: %s: %s", h.bundle.Refusal.Rule, h.bundle.Refusal.Sentence)
@@ -139,60 +119,9 @@ func (h *handing) decide(p authority.Push) (authority.PushReceipt, error) {
 	return receipt, err
 }
 
-// authority reads the authority that the copy names, without a copy the repository that the agent is started with.
-func (h *handing) authority(copied *fleet.Snapshot, self fleet.HostName) authority.Reading {
-	o, named := source.Options{}, false
-	var err error
-	if copied != nil {
-		o, named, err = source.Authority(copied.Registry, self)
-	}
-	if err == nil && !named {
-		o.Remote, err = source.ParseRemote(h.settings.Repository, h.settings.Branch)
-	}
-	var asked reconcile.Asked
-	if err == nil {
-		asked, err = h.ask(o)
-	}
-	switch {
-	case err != nil:
-		return authority.Reading{Cause: err.Error()}
-	case asked.Refusal != nil:
-		return authority.Reading{Refused: asked.Refusal.Sentence}
-	}
-	return authority.Reading{}
-}
-
-// ask asks a source beside a running agent, in a copy of its store.
-func (h *handing) ask(o source.Options) (reconcile.Asked, error) {
-	dir, err := os.MkdirTemp(h.scratch, "ask-")
-	if err != nil {
-		return reconcile.Asked{}, err
-	}
-	o.Store = filepath.Join(dir, storeFolder)
-	if err := source.CopyStore(filepath.Join(h.home, storeFolder), o.Store); err != nil {
-		return reconcile.Asked{}, err
-	}
-	e, err := evaluator(h.settings.Evaluation)
-	if err != nil {
-		return reconcile.Asked{}, err
-	}
-	ssh := agent.OverSSH(h.settings)
-	ssh.Host, ssh.Paths = o.SSH.Host, o.SSH.Paths
-	o.SSH, o.Runner = ssh, e.Runner
-	g := source.New(o)
-	defer g.Close()
-	st := h.store
-	if st == nil {
-		if st, err = store.Open(filepath.Join(dir, registryFolder), nil); err != nil {
-			return reconcile.Asked{}, err
-		}
-	}
-	return reconcile.Ask(h.ctx, st, g)
-}
-
 func (h *handing) write() error {
 	if h.bundle != nil {
-		return h.bundle.HandOver(h.store)
+		return h.hold(*h.bundle)
 	}
 	return reconcile.HandDocument(h.store, &fleet.Snapshot{Digest: h.document.Digest, Document: h.document.Bytes, Registry: h.document.Registry})
 }

@@ -73,6 +73,12 @@ func (m Move) Receipt() Receipt {
 	return r
 }
 
+// Say is the line for a role that was taken.
+func (r Receipt) Say() string { return sayTaken(r) }
+
+// SayRisk is the warning that goes with SplitRisk.
+func (r Receipt) SayRisk() string { return saySplitRisk(r) }
+
 // Err is nil for a role that was taken. Otherwise it names the store's result and every host that was not handed the registry.
 func (r Receipt) Err() error {
 	if r.State == StateTaken {

@@ -83,6 +83,18 @@ func sayWritten(m Move) string {
 	return fmt.Sprintf("generation %d, which names %s, is written already, and what is written is not taken back; run the move again without --abandon to finish it", m.Generation, m.To)
 }
 
+func sayTaken(r Receipt) string {
+	s := fmt.Sprintf("the registry authority role was taken by %s at service directory generation %d; its store is at %s and %d hosts were handed the registry", r.Authority, r.Generation, r.Store.Version, len(r.Hosts))
+	if r.Unanswered != "" {
+		s += fmt.Sprintf("; %s did not answer: %s", r.Fenced, r.Unanswered)
+	}
+	return s
+}
+
+func saySplitRisk(r Receipt) string {
+	return fmt.Sprintf("no majority of all registered hosts has promised generation %d to %s: a host that could not be asked may have promised it to another mover, and the fleet may be split (look at stado registry log there)", r.Generation, r.Authority)
+}
+
 func sayPartial(r Receipt) error {
 	store := "the store took it as " + r.Store.Version
 	if r.Store.Error != "" {

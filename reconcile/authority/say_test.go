@@ -44,6 +44,8 @@ func TestSay(t *testing.T) {
 		sayOvertaken(move, higher),
 		sayLost(move),
 		sayWritten(move),
+		sayTaken(Receipt{Authority: "new", Fenced: "old", Generation: 8, Unanswered: "no answer", Store: StoreResult{Version: "c8"}}),
+		saySplitRisk(receipt),
 		sayPartial(receipt).Error(),
 		sayPartial(missing).Error(),
 		sayNotWritten,

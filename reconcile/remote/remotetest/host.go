@@ -23,6 +23,9 @@ type Config struct {
 	HostPrincipal string
 	// UserAuthority, when set, vouches for users. The user's own key is then not enough.
 	UserAuthority *Key
+	Address       string // of the loopback network, where a real server listens; empty: 127.0.0.1
+	// Env, NAME=value each, is what a session of a real server has in its environment beside the usual.
+	Env []string
 }
 
 // Host is a running server and the files by which one may get in.

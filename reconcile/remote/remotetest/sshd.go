@@ -2,6 +2,7 @@ package remotetest
 
 import (
 	"bufio"
+	"cmp"
 	"net"
 	"os"
 	"os/exec"
@@ -38,8 +39,9 @@ func SSHD(t testing.TB, c Config) *Daemon {
 	if err != nil {
 		t.Fatal(err)
 	}
+	address := cmp.Or(c.Address, "127.0.0.1")
 	for range 5 { // a free port may be gone before the server has it
-		d := &Daemon{Host: newHost(t, c, me.Username, "127.0.0.1", freePort(t))}
+		d := &Daemon{Host: newHost(t, c, me.Username, address, freePort(t, address))}
 		said, ok := d.start(t, d.configure(t, c))
 		if ok {
 			return d
@@ -50,9 +52,9 @@ func SSHD(t testing.TB, c Config) *Daemon {
 	return nil
 }
 
-func freePort(t testing.TB) int {
+func freePort(t testing.TB, address string) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", address+":0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,10 +66,10 @@ func (d *Daemon) configure(t testing.TB, c Config) string {
 	t.Helper()
 	file := func(name string) string { return filepath.Join(d.dir, name) }
 	config := []string{
-		"ListenAddress 127.0.0.1", "Port " + strconv.Itoa(d.Port), "PidFile none", "UsePAM no", "UseDNS no", "StrictModes no",
+		"ListenAddress " + d.Name, "Port " + strconv.Itoa(d.Port), "PidFile none", "UsePAM no", "UseDNS no", "StrictModes no",
 		"PasswordAuthentication no", "KbdInteractiveAuthentication no", "PermitRootLogin prohibit-password", "MaxStartups 100",
 		"AuthorizedKeysFile " + file("authorized_keys"),
-		"SetEnv HOME=" + d.dir, // the shell reads no dot file of whoever runs the test
+		"SetEnv " + strings.Join(append([]string{"HOME=" + d.dir}, c.Env...), " "), // the shell reads no dot file of whoever runs the test
 	}
 	if c.UserAuthority == nil {
 		WritePublic(t, file("authorized_keys"), d.Key.PublicKey())
@@ -111,9 +113,7 @@ func (d *Daemon) start(t testing.TB, config string) (said string, ok bool) {
 				}
 			})
 			t.Cleanup(func() {
-				for _, pid := range d.tree() {
-					_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended by itself
-				}
+				d.Kill()
 				reading.Wait()
 				_ = d.cmd.Wait() // it was killed
 			})
@@ -122,6 +122,13 @@ func (d *Daemon) start(t testing.TB, config string) (said string, ok bool) {
 	}
 	_ = d.cmd.Wait() // what it said is the better reason
 	return all.String(), false
+}
+
+// Kill ends the server and every session of it.
+func (d *Daemon) Kill() {
+	for _, pid := range d.tree() {
+		_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended by itself
+	}
 }
 
 // Freeze stops the server and every session of it in their tracks: connections are still taken, by the kernel.

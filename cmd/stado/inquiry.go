@@ -1,0 +1,205 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"stado.internal/stado/agent"
+	"stado.internal/stado/agent/config"
+	"stado.internal/stado/fleet"
+	"stado.internal/stado/reconcile"
+	"stado.internal/stado/reconcile/authority"
+	"stado.internal/stado/reconcile/source"
+	"stado.internal/stado/reconcile/store"
+)
+
+// inquiry looks at what this host holds and asks sources and hosts, beside a running agent.
+type inquiry struct {
+	app      *app
+	ctx      context.Context
+	home     string
+	settings config.Agent
+	scratch  string
+	store    *store.Store // nil: this host has none
+	fault    func(point string) error
+
+	// What [inquiry.look] found.
+	held      store.Held
+	copied    *fleet.Snapshot // the last-known-good copy; nil when there is none
+	copyError string          // why it cannot be read
+	self      fleet.HostName  // empty when it is not known
+}
+
+// inquire begins an inquiry. flags go before agent.cue.
+func (a *app) inquire(ctx context.Context, flags config.Agent) (_ *inquiry, err error) {
+	q := &inquiry{app: a, ctx: ctx}
+	if q.home, err = a.clientHome(filepath.Join(registryFolder, store.HeldFile)); err != nil {
+		return nil, err
+	}
+	if q.settings, err = withFile(q.home, flags); err != nil {
+		return nil, err
+	}
+	if q.fault, err = faultFromEnvironment(os.Getenv(faultVariable)); err != nil {
+		return nil, err
+	}
+	folder := filepath.Join(q.home, registryFolder)
+	if _, err := os.Stat(folder); err == nil { // else nothing is held, and asking does not change that
+		if q.store, err = store.Open(folder, q.fault); err != nil {
+			return nil, err
+		}
+	}
+	q.look()
+	q.scratch, err = os.MkdirTemp("", "stado-inquiry-")
+	return q, err
+}
+
+// close removes what the inquiry has fetched.
+func (q *inquiry) close() error { return os.RemoveAll(q.scratch) }
+
+// look takes over what the store has read last.
+func (q *inquiry) look() {
+	if q.store != nil {
+		q.held, _ = q.store.Held()
+		q.copied, q.copyError = q.store.Snapshot(), ""
+		if blockers := q.store.Blockers(); q.copied == nil && len(blockers) > 0 {
+			q.copyError = blockers[0].Sentence
+		}
+	}
+	q.self = q.app.self(q.settings, q.copied)
+}
+
+// authority reads the authority that the copy names, without a copy the repository that the agent is started with.
+func (q *inquiry) authority() authority.Reading {
+	o, named := source.Options{}, false
+	var err error
+	if q.copied != nil {
+		o, named, err = source.Authority(q.copied.Registry, q.self)
+	}
+	if err == nil && !named {
+		o.Remote, err = source.ParseRemote(q.settings.Repository, q.settings.Branch)
+	}
+	var asked reconcile.Asked
+	if err == nil {
+		asked, err = q.ask(o)
+	}
+	switch {
+	case err != nil:
+		return authority.Reading{Cause: err.Error()}
+	case asked.Refusal != nil:
+		return authority.Reading{Refused: asked.Refusal.Sentence}
+	}
+	return authority.Reading{}
+}
+
+// ask asks a source, in a copy of this host's repository of the registry.
+func (q *inquiry) ask(o source.Options) (reconcile.Asked, error) {
+	asked, _, err := q.askFor(q.store, o)
+	return asked, err
+}
+
+// askFor asks a source on behalf of whoever holds what st does; nil holds nothing. The repository has what the source offered.
+func (q *inquiry) askFor(st *store.Store, o source.Options) (asked reconcile.Asked, repository string, err error) {
+	dir, err := os.MkdirTemp(q.scratch, "ask-")
+	if err != nil {
+		return asked, "", err
+	}
+	o.Store = filepath.Join(dir, storeFolder)
+	if err := source.CopyStore(filepath.Join(q.home, storeFolder), o.Store); err != nil {
+		return asked, "", err
+	}
+	e, err := evaluator(q.settings.Evaluation)
+	if err != nil {
+		return asked, "", err
+	}
+	ssh := agent.OverSSH(q.settings)
+	ssh.Host, ssh.Paths = o.SSH.Host, o.SSH.Paths
+	o.SSH, o.Runner = ssh, e.Runner
+	g := source.New(o)
+	defer g.Close()
+	if st == nil {
+		if st, err = store.Open(filepath.Join(dir, registryFolder), nil); err != nil {
+			return asked, "", err
+		}
+	}
+	asked, err = reconcile.Ask(q.ctx, st, g)
+	return asked, o.Store, err
+}
+
+// carried is what a git bundle is to this host.
+type carried struct {
+	reconcile.Asked
+	repository string // has what is held and what the bundle carries
+}
+
+func (q *inquiry) askBundle(data []byte) (c carried, err error) {
+	dir, err := os.MkdirTemp(q.scratch, "bundle-")
+	if err != nil {
+		return c, err
+	}
+	file := filepath.Join(dir, bundleFile)
+	if err := os.WriteFile(file, data, 0o600); err != nil {
+		return c, err
+	}
+	remote, err := source.BundleRemote(file, "")
+	if err != nil {
+		return c, err
+	}
+	c.Asked, c.repository, err = q.askFor(q.store, source.Options{Remote: remote})
+	return c, err
+}
+
+// handedFile is the registry that was handed over last, in a state directory: the history of what is held, until the repository has it.
+const handedFile = "handed.bundle"
+
+// hold makes what a bundle carries this host's copy. Its history comes first, and whole, whatever the bundle leaves out.
+func (q *inquiry) hold(c carried) error {
+	e, err := evaluator(q.settings.Evaluation)
+	if err != nil {
+		return err
+	}
+	if _, err := e.Bundle(q.ctx, c.repository, c.Snapshot.Commit, "", source.DefaultBranch, filepath.Join(q.home, handedFile)); err != nil {
+		return err
+	}
+	return c.HandOver(q.store)
+}
+
+// repository is this host's own repository of the registry.
+func (q *inquiry) repository() (source.Repository, error) {
+	return localRepository(filepath.Join(q.home, storeFolder))
+}
+
+// history is a repository of this host that has the held commit with its history: its own one, else what was handed over last. The one
+// that an agent fetches into may be in use, so a command does not write there.
+func (q *inquiry) history() (dir string, err error) {
+	own := filepath.Join(q.home, storeFolder)
+	if _, err = (gitRepository{dir: own}).run(q.ctx, "cat-file", "-e", q.held.Commit+"^{commit}"); err == nil {
+		return own, nil
+	}
+	handed := filepath.Join(q.home, handedFile)
+	if _, err := os.Stat(handed); err == nil {
+		g, err := q.repositoryOf(handed, "refs/heads/"+source.DefaultBranch)
+		if err != nil {
+			return "", err
+		}
+		if _, err := g.run(q.ctx, "cat-file", "-e", q.held.Commit+"^{commit}"); err == nil {
+			return g.dir, nil
+		}
+	}
+	return "", fmt.Errorf("this host has no history of generation %d, commit %s, which it holds (run its agent until it has read it from the authority): %w", q.held.Generation, short(q.held.Commit), err)
+}
+
+// repositoryOf is a fresh bare repository whose branch is a revision of another one, or of a bundle.
+func (q *inquiry) repositoryOf(from, revision string) (gitRepository, error) {
+	dir, err := os.MkdirTemp(q.scratch, "repository-")
+	if err != nil {
+		return gitRepository{}, err
+	}
+	g := gitRepository{dir: dir}
+	_, err = g.run(q.ctx, "init", "--quiet", "--bare", "--initial-branch", authority.Branch)
+	if err == nil {
+		_, err = g.run(q.ctx, "fetch", "--quiet", "--no-tags", "--", from, revision+":refs/heads/"+authority.Branch)
+	}
+	return g, err
+}
