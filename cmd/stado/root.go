@@ -50,6 +50,7 @@ repository; an agent on each host admits its commits and relays connections to t
 			group("consumer", "Say who may call a service", newServiceConsumerAdd(a), newServiceConsumerRemove(a)),
 			group("directory", "Where services are placed and how to reach them", newDirectoryShow(a), newDirectoryConnect(a))),
 		group("authority", "Serve the registry from this host", newAuthorityInit(a), newAuthorityStatus(a)),
+		group("hostkey", "The SSH keys of hosts, and what is known of them", newHostKeyShow(a), newHostKeyPin(a)),
 		group("placement", "Route services to hosts", newPlacementMove(a)),
 		group("host", "Declare hosts", newHostAdd(a)),
 		group("schema", "The registry schema of this version", newSchemaExport(a)),
