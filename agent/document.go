@@ -22,6 +22,9 @@ func (a *Agent) document() status.Resolver {
 		Attempt: loop.Attempt, NextAttemptAt: loop.NextAttemptAt, LoadedAt: loop.LoadedAt, StoreVersion: loop.StoreVersion,
 		Generation: served.Generation(), Authority: authorityOf(loop, a.opt.Settings.Repository), Refusals: refusalsOf(loop),
 	}
+	if s := loop.Suspended; s != nil {
+		doc.Suspended = &status.Suspension{Reason: s.Reason, Since: s.Since, Until: s.Until}
+	}
 	if r := resolverOf(served, target); r != nil {
 		doc.RefreshSeconds, doc.MaxStaleSeconds = r.RefreshSeconds, r.MaxStaleSeconds
 	}

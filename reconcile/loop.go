@@ -34,17 +34,18 @@ type loop struct {
 	restart bool            // what the last read brought could not be held
 	beside  string          // what sources after the first said to the last read
 
-	served   *fleet.Snapshot
-	version  string
-	loaded   time.Time // last confirmed
-	attempt  int
-	cause    string          // last failure in the log
-	standing *Refusal        // of the tip
-	pending  time.Time       // since when the tip waits for its generation
-	behind   trail           // of the last part of an offer that goes on
-	blockers map[string]bool // sentences of the store's blockers in the log
-	promise  authority.Promise
-	promised time.Time // when promise was first seen
+	served    *fleet.Snapshot
+	version   string
+	loaded    time.Time // last confirmed
+	attempt   int
+	cause     string            // last failure in the log
+	standing  *Refusal          // of the tip
+	pending   time.Time         // since when the tip waits for its generation
+	behind    trail             // of the last part of an offer that goes on
+	blockers  map[string]bool   // sentences of the store's blockers in the log
+	suspended *store.Suspension // as the log has it
+	promise   authority.Promise
+	promised  time.Time // when promise was first seen
 }
 
 // result is a read and what it amounts to against what was held when it ended.
@@ -190,6 +191,7 @@ func (l *loop) unanswered() {
 	cause := sayNoAnswer(l.authorityHost(), l.interval)
 	l.first = false
 	l.arm(time.Now())
+	l.lookAtSuspension()
 	l.catchUp(l.durable())
 	if l.takeHanded(&cause, unreachable(cause)) || l.recover(cause, unreachable(cause)) {
 		return

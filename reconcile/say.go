@@ -7,6 +7,7 @@ import (
 
 	"stado.internal/stado/fleet"
 	"stado.internal/stado/reconcile/authority"
+	"stado.internal/stado/reconcile/store"
 )
 
 // What the state "starting" waits on.
@@ -36,6 +37,22 @@ func sayOther(source, cause string) string { return source + ", asked in its pla
 
 func sayLapsed(p *authority.Promise) string {
 	return fmt.Sprintf("the promise of generation %d to host %s has lapsed: it was not used for %d refresh intervals", p.Generation, p.Mover, authority.LapseIntervals)
+}
+
+func saySuspended(s store.Suspension) string {
+	return fmt.Sprintf("adoption is suspended on this host since %s%s: %s (end it: stado agent resume)", s.Since.UTC().Format(time.RFC3339), until(s), s.Reason)
+}
+
+// until is the end of a suspension in a sentence.
+func until(s store.Suspension) string {
+	if s.Until == nil {
+		return ""
+	}
+	return ", until " + s.Until.UTC().Format(time.RFC3339)
+}
+
+func sayResumed(s store.Suspension) string {
+	return fmt.Sprintf("adoption goes on: the suspension of %s has ended (%s)", s.Since.UTC().Format(time.RFC3339), s.Reason)
 }
 
 func sayHanded(cause string, generation fleet.Generation) string {

@@ -47,6 +47,19 @@ type Resolver struct {
 	Fence           *Fence           `json:"fence"`
 	Refusals        []Refusal        `json:"refusals"`
 	Candidates      []Candidate      `json:"candidates"`
+	Suspended       *Suspension      `json:"suspended"` // null: what the authority has is adopted
+}
+
+// Suspension says that a person has suspended adoption on this host.
+type Suspension struct {
+	Reason string     `json:"reason"`
+	Since  time.Time  `json:"since"`
+	Until  *time.Time `json:"until"` // null: until it is ended
+}
+
+// Stands reports whether the suspension is in force; nil is none. A document of an agent that has stopped may be older than its end.
+func (s *Suspension) Stands(now time.Time) bool {
+	return s != nil && (s.Until == nil || now.Before(*s.Until))
 }
 
 // Listener is one address that the resolver holds, or was asked to hold. Service is empty for the resolution API.

@@ -100,6 +100,15 @@ func sayRefusal(f Refusal) string {
 	return b.String()
 }
 
+// SaySuspension is a suspension's own sentence: since when, until when, and why nothing is adopted.
+func SaySuspension(s Suspension) string {
+	until := ""
+	if s.Until != nil {
+		until = " until " + s.Until.UTC().Format(time.RFC3339)
+	}
+	return fmt.Sprintf("adoption suspended since %s%s: %s", s.Since.UTC().Format(time.RFC3339), until, s.Reason)
+}
+
 // SayWait is a wait's own sentence: who waits, for how long, for what, and whom to ask.
 func SayWait(w Wait, now time.Time) string {
 	what := "for the first byte of an answer on an open channel"

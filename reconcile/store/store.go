@@ -34,6 +34,8 @@ type Store struct {
 	mu    sync.Mutex // guards what follows
 	state state
 	log   *Blocker // the journal cannot be kept
+	// suspension is the content of SuspendedFile, whether or not its end has come.
+	suspension *Suspension
 }
 
 // Open prepares the folder, sweeps what a killed writer left, reads and verifies. Damage is not an error: it is in [Store.Blockers].
@@ -53,6 +55,7 @@ func Open(dir string, fault func(point string) error) (*Store, error) {
 	err = s.folder.Sweep()
 	if err == nil {
 		s.takeOver(load(dir))
+		err = s.lookAtSuspension()
 	}
 	if err := errors.Join(err, unlock()); err != nil {
 		return nil, fmt.Errorf("cannot use the registry store %s: %w", dir, err)
@@ -80,6 +83,10 @@ func (s *Store) exclusive() (unlock func() error, changed bool, err error) {
 	if err != nil {
 		s.writing.Unlock()
 		return nil, false, err
+	}
+	if err := s.lookAtSuspension(); err != nil {
+		s.writing.Unlock()
+		return nil, false, errors.Join(err, release())
 	}
 	if raw, err := os.ReadFile(filepath.Join(s.folder.Path, HeldFile)); err == nil && !bytes.Equal(raw, s.seen) {
 		// A file that is damaged, or put back, while this runs is found at the next start, and healed by the next write.
@@ -142,7 +149,7 @@ func (s *Store) Damaged() bool {
 // which generations were admitted on the way; nil stands for the snapshot's alone. A lower generation, or the same one with another
 // digest, is refused with [ErrFenced]; the same generation and digest may be written again, which heals a damaged store. When another
 // process has written since, nothing is done but to take that over, and the error is [ErrOutdated]: whoever admitted the snapshot did so
-// against something else.
+// against something else. While adoption is suspended nothing but what is held may be put, and the error is [ErrSuspended].
 //
 // A failure names the file, leaves what was held whole, and stands in [Store.Blockers] until a write succeeds.
 func (s *Store) Put(snap *fleet.Snapshot, admitted ...Admission) (err error) {
@@ -157,6 +164,9 @@ func (s *Store) Put(snap *fleet.Snapshot, admitted ...Admission) (err error) {
 	st := s.current()
 	if err := fenced(st.Held, snap); err != nil {
 		return err
+	}
+	if sus := s.Suspension(); sus != nil && snap.Digest != st.Held.Digest {
+		return saySuspended(snap.Generation(), *sus)
 	}
 	slot := SlotA
 	if st.slot != "" {
