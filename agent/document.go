@@ -30,6 +30,9 @@ func (a *Agent) document() status.Resolver {
 	}
 	if h, ok := a.store.Held(); ok {
 		doc.Fence = &status.Fence{Generation: h.Generation, Commit: h.Commit, Digest: h.Digest, Provenance: h.Provenance, Since: h.UpdatedAt}
+		if r := h.Reset; r != nil {
+			doc.Fence.Reset = &status.Reset{FromCommit: r.FromCommit, FromGeneration: r.FromGeneration, Reason: r.Reason, At: r.At}
+		}
 	}
 	if lost != "" && served != nil {
 		doc.Refusals = append(doc.Refusals, status.Refusal{Rule: RuleIdentity, Sentence: lost, Since: served.AdmittedAt})

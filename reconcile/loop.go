@@ -44,6 +44,7 @@ type loop struct {
 	behind    trail             // of the last part of an offer that goes on
 	blockers  map[string]bool   // sentences of the store's blockers in the log
 	suspended *store.Suspension // as the log has it
+	reset     time.Time         // of the accepted reset that the log has
 	promise   authority.Promise
 	promised  time.Time // when promise was first seen
 }
@@ -191,7 +192,7 @@ func (l *loop) unanswered() {
 	cause := sayNoAnswer(l.authorityHost(), l.interval)
 	l.first = false
 	l.arm(time.Now())
-	l.lookAtSuspension()
+	l.lookAtOthers()
 	l.catchUp(l.durable())
 	if l.takeHanded(&cause, unreachable(cause)) || l.recover(cause, unreachable(cause)) {
 		return

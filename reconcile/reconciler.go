@@ -175,7 +175,7 @@ func (r *Reconciler) Run(ctx context.Context) error {
 			}
 			return nil
 		case <-r.poke:
-			l.lookAtSuspension()
+			l.lookAtOthers()
 			l.again = l.reading
 			l.read(ctx)
 		case <-l.tick.C:

@@ -55,6 +55,24 @@ func sayResumed(s store.Suspension) string {
 	return fmt.Sprintf("adoption goes on: the suspension of %s has ended (%s)", s.Since.UTC().Format(time.RFC3339), s.Reason)
 }
 
+func sayOtherTip(commit, tip string) string {
+	return fmt.Sprintf("the authority's branch is at %s, not at %s: what is accepted is the commit that the branch has (look at it again, then name it)", tip, commit)
+}
+
+func sayNoReset(commit, held string) string {
+	return fmt.Sprintf("nothing was reset: commit %s descends from the held commit %s, and is admitted or refused without a person's word", commit, held)
+}
+
+const (
+	sayNothingToReset  = "this host holds nothing, so the authority's first registry is admitted without a person's word"
+	sayHeldWithoutRoot = "what this host holds was handed over as a document without a commit, so there is no history that could have been reset; the next commit above its generation is admitted without a person's word"
+)
+
+func sayReset(generation fleet.Generation, r store.Reset) string {
+	return fmt.Sprintf("a reset of the authority's history was accepted at %s: commit %s (generation %d), which does not descend from commit %s (generation %d): %s",
+		r.At.UTC().Format(time.RFC3339), r.Commit, generation, r.FromCommit, r.FromGeneration, r.Reason)
+}
+
 func sayHanded(cause string, generation fleet.Generation) string {
 	return fmt.Sprintf("stado resolver: the registry authority did not answer (%s); adopting the newer registry this host was handed, directory generation %d",
 		cause, generation)

@@ -88,6 +88,15 @@ type Fence struct {
 	Digest     string           `json:"digest"`
 	Provenance fleet.Provenance `json:"provenance"`
 	Since      time.Time        `json:"since"`
+	Reset      *Reset           `json:"reset,omitempty"` // a person's word admitted it
+}
+
+// Reset says that a person accepted a commit whose history does not lead from what was held, until the next generation is adopted.
+type Reset struct {
+	FromCommit     string           `json:"from_commit"`
+	FromGeneration fleet.Generation `json:"from_generation"`
+	Reason         string           `json:"reason"`
+	At             time.Time        `json:"at"`
 }
 
 // Refusal is an offered commit, or a part of this host's own state, that was refused and still stands.

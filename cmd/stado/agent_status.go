@@ -159,6 +159,9 @@ func (a *app) printAgent(st agentStatus) {
 	if s.Reason != "" {
 		fmt.Fprintln(a.stdout, "reason "+s.Reason)
 	}
+	if s.Fence != nil && s.Fence.Reset != nil {
+		fmt.Fprintln(a.stdout, fleet.EscapeControls(status.SayReset(*s.Fence)))
+	}
 	if s.Suspended.Stands(time.Now()) {
 		fmt.Fprintln(a.stdout, fleet.EscapeControls(status.SaySuspension(*s.Suspended)))
 	}

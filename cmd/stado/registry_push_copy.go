@@ -141,14 +141,7 @@ func (h *handing) decide(p authority.Push) (authority.PushReceipt, error) {
 
 // authority reads the authority that the copy names, without a copy the repository that the agent is started with.
 func (h *handing) authority(copied *fleet.Snapshot, self fleet.HostName) authority.Reading {
-	o, named := source.Options{}, false
-	var err error
-	if copied != nil {
-		o, named, err = source.Authority(copied.Registry, self)
-	}
-	if err == nil && !named {
-		o.Remote, err = source.ParseRemote(h.settings.Repository, h.settings.Branch)
-	}
+	o, err := h.named(copied, self)
 	var asked reconcile.Asked
 	if err == nil {
 		asked, err = h.ask(o)
@@ -162,24 +155,30 @@ func (h *handing) authority(copied *fleet.Snapshot, self fleet.HostName) authori
 	return authority.Reading{}
 }
 
+// named is the authority that a copy names, without one the repository that the agent is started with. Files with credentials are for that
+// repository alone.
+func (h *handing) named(copied *fleet.Snapshot, self fleet.HostName) (o source.Options, err error) {
+	if copied != nil {
+		o, named, err := source.Authority(copied.Registry, self)
+		if named || err != nil {
+			return o, err
+		}
+	}
+	o.Remote, err = source.ParseRemote(h.settings.Repository, h.settings.Branch)
+	o.Remote.CAFile, o.Remote.CredentialFile = h.settings.CAFile, h.settings.CredentialFile
+	return o, err
+}
+
 // ask asks a source beside a running agent, in a copy of its store.
 func (h *handing) ask(o source.Options) (reconcile.Asked, error) {
 	dir, err := os.MkdirTemp(h.scratch, "ask-")
 	if err != nil {
 		return reconcile.Asked{}, err
 	}
-	o.Store = filepath.Join(dir, storeFolder)
-	if err := source.CopyStore(filepath.Join(h.home, storeFolder), o.Store); err != nil {
-		return reconcile.Asked{}, err
-	}
-	e, err := evaluator(h.settings.Evaluation)
+	g, err := h.open(o, dir)
 	if err != nil {
 		return reconcile.Asked{}, err
 	}
-	ssh := agent.OverSSH(h.settings)
-	ssh.Host, ssh.Paths = o.SSH.Host, o.SSH.Paths
-	o.SSH, o.Runner = ssh, e.Runner
-	g := source.New(o)
 	defer g.Close()
 	st := h.store
 	if st == nil {
@@ -188,6 +187,22 @@ func (h *handing) ask(o source.Options) (reconcile.Asked, error) {
 		}
 	}
 	return reconcile.Ask(h.ctx, st, g)
+}
+
+// open makes a source with a copy of the running agent's store in dir.
+func (h *handing) open(o source.Options, dir string) (*source.Git, error) {
+	o.Store = filepath.Join(dir, storeFolder)
+	if err := source.CopyStore(filepath.Join(h.home, storeFolder), o.Store); err != nil {
+		return nil, err
+	}
+	e, err := evaluator(h.settings.Evaluation)
+	if err != nil {
+		return nil, err
+	}
+	ssh := agent.OverSSH(h.settings)
+	ssh.Host, ssh.Paths = o.SSH.Host, o.SSH.Paths
+	o.SSH, o.Runner = ssh, e.Runner
+	return source.New(o), nil
 }
 
 func (h *handing) write() error {

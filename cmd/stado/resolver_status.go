@@ -130,6 +130,9 @@ func (a *app) printReport(r status.Report) {
 		}
 		fmt.Fprintf(a.stdout, "authority %s source=%s %s generation=%s\n", r.Authority.Host, r.Authority.Source, reach, offered)
 	}
+	if r.Fence != nil && r.Fence.Reset != nil {
+		fmt.Fprintln(a.stdout, fleet.EscapeControls(status.SayReset(*r.Fence)))
+	}
 	if r.Suspended != nil {
 		fmt.Fprintln(a.stdout, fleet.EscapeControls(status.SaySuspension(*r.Suspended)))
 	}

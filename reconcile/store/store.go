@@ -107,7 +107,7 @@ func (s *Store) takeOver(r reading) {
 	s.become(r.decide())
 	s.journal = journal{}
 	s.journal.open(s.folder, s.fault)
-	if h := r.anchor.held; h != nil && h.Generation > s.journal.last.Generation {
+	if h := r.anchor.held; h != nil && (h.Generation > s.journal.last.Generation || h.Reset != nil) {
 		s.journal.note(h.admission())
 	}
 	s.keepLog()
@@ -152,7 +152,18 @@ func (s *Store) Damaged() bool {
 // against something else. While adoption is suspended nothing but what is held may be put, and the error is [ErrSuspended].
 //
 // A failure names the file, leaves what was held whole, and stands in [Store.Blockers] until a write succeeds.
-func (s *Store) Put(snap *fleet.Snapshot, admitted ...Admission) (err error) {
+func (s *Store) Put(snap *fleet.Snapshot, admitted ...Admission) error {
+	return s.put(snap, nil, admitted)
+}
+
+// Accept is [Store.Put] for a snapshot whose commit does not descend from the held one, on a person's word: what is left, and the word, are
+// noted in the anchor until another document is held, and in the journal.
+func (s *Store) Accept(snap *fleet.Snapshot, reset Reset, admission Admission) error {
+	admission.Reset = &reset
+	return s.put(snap, &reset, []Admission{admission})
+}
+
+func (s *Store) put(snap *fleet.Snapshot, reset *Reset, admitted []Admission) (err error) {
 	unlock, changed, err := s.exclusive()
 	if err != nil {
 		return s.failed(err, snap.Generation())
@@ -165,7 +176,7 @@ func (s *Store) Put(snap *fleet.Snapshot, admitted ...Admission) (err error) {
 	if err := fenced(st.Held, snap); err != nil {
 		return err
 	}
-	if sus := s.Suspension(); sus != nil && snap.Digest != st.Held.Digest {
+	if sus := s.Suspension(); sus != nil && (snap.Digest != st.Held.Digest || reset != nil) {
 		return saySuspended(snap.Generation(), *sus)
 	}
 	slot := SlotA
@@ -174,6 +185,9 @@ func (s *Store) Put(snap *fleet.Snapshot, admitted ...Admission) (err error) {
 	}
 	held := anchorOf(snap, slot)
 	held.Promised, held.Incarnation, held.Recovering = st.Held.Promised, st.Held.Incarnation, st.Held.Recovering || st.lost
+	if held.Reset = reset; reset == nil && snap.Digest == st.Held.Digest {
+		held.Reset = st.Held.Reset
+	}
 	if p := st.Snapshot; p != nil {
 		held.Previous = &Previous{Slot: st.slot, Commit: p.Commit, Generation: p.Generation(), Digest: p.Digest, Provenance: p.Provenance}
 	}
