@@ -37,9 +37,17 @@ func (a *Agent) document() status.Resolver {
 	if lost != "" && served != nil {
 		doc.Refusals = append(doc.Refusals, status.Refusal{Rule: RuleIdentity, Sentence: lost, Since: served.AdmittedAt})
 	}
+	if a.hook != nil {
+		if problem, since := a.hook.Problem(); problem != "" {
+			doc.Refusals = append(doc.Refusals, status.Refusal{Rule: RuleWebhook, Sentence: problem, Since: since})
+		}
+	}
 	a.resolver.Fill(&doc)
 	return doc
 }
+
+// RuleWebhook marks a webhook that does not listen.
+const RuleWebhook = "STADO-WEBHOOK-001"
 
 // RuleIdentity marks a registry that does not tell the agent which host it is.
 const RuleIdentity = "STADO-HOST-001"
