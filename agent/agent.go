@@ -110,9 +110,6 @@ func (a *Agent) build() error {
 	})
 	// 5. What says that there is news: nothing depends on it.
 	if w := opt.Settings.Webhook; w != (config.Webhook{}) {
-		if w.Bind == "" || w.SecretFile == "" {
-			return sayHalfAWebhook()
-		}
 		a.hook, err = webhook.New(webhook.Options{
 			Bind: w.Bind, SecretFile: w.SecretFile, Trigger: a.reconciler.Poke, Changed: func() { a.state.Touch() }, Log: opt.Log,
 		})

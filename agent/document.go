@@ -7,6 +7,7 @@ import (
 	"stado.internal/stado/agent/status"
 	"stado.internal/stado/fleet"
 	"stado.internal/stado/reconcile"
+	"stado.internal/stado/reconcile/webhook"
 )
 
 // document merges what the loop and the resolver say of themselves into the published state. Which registry is served, under which version
@@ -39,15 +40,12 @@ func (a *Agent) document() status.Resolver {
 	}
 	if a.hook != nil {
 		if problem, since := a.hook.Problem(); problem != "" {
-			doc.Refusals = append(doc.Refusals, status.Refusal{Rule: RuleWebhook, Sentence: problem, Since: since})
+			doc.Refusals = append(doc.Refusals, status.Refusal{Rule: webhook.Rule, Sentence: problem, Since: since})
 		}
 	}
 	a.resolver.Fill(&doc)
 	return doc
 }
-
-// RuleWebhook marks a webhook that does not listen.
-const RuleWebhook = "STADO-WEBHOOK-001"
 
 // RuleIdentity marks a registry that does not tell the agent which host it is.
 const RuleIdentity = "STADO-HOST-001"

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"errors"
 	"fmt"
 
 	"stado.internal/stado/fleet"
@@ -17,10 +16,6 @@ func sayServing(target, api string, adapters int, refresh, maxStale int) string 
 
 func sayNoRepository(home, file string) error {
 	return fmt.Errorf("no registry repository is named: give --repository URL, or write repository: \"https://…\" into %s/%s", home, file)
-}
-
-func sayHalfAWebhook() error {
-	return errors.New("the webhook needs an address and a secret: give --webhook-bind and --webhook-secret-file, or neither")
 }
 
 func sayNotInRegistry(host fleet.HostName, generation fleet.Generation) error {

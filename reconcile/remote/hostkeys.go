@@ -232,25 +232,25 @@ type showing struct {
 const noAlgorithm = "none@stado.internal"
 
 func (s showing) algorithms(ctx context.Context) ([]string, *Error) {
-	_, err, d := s.connect(ctx, []string{noAlgorithm})
+	_, refused, err := s.connect(ctx, []string{noAlgorithm})
 	var mismatch *ssh.AlgorithmNegotiationError
 	if errors.As(err, &mismatch) && mismatch.What == "host key" {
 		return mismatch.RequestedAlgorithms, nil
 	}
-	return nil, d
+	return nil, refused
 }
 
 func (s showing) key(ctx context.Context, algorithms []string) (ssh.PublicKey, *Error) {
-	key, _, refused := s.connect(ctx, algorithms)
+	key, refused, _ := s.connect(ctx, algorithms)
 	if key != nil {
 		return key, nil
 	}
 	return nil, refused
 }
 
-// connect makes a connection that ends when the host has proved a key of one of the algorithms. Without a key there are the library's
-// error and what it means.
-func (s showing) connect(ctx context.Context, algorithms []string) (shown ssh.PublicKey, _ error, _ *Error) {
+// connect makes a connection that ends when the host has proved a key of one of the algorithms. Without a key there are what
+// that means and the library's own error.
+func (s showing) connect(ctx context.Context, algorithms []string) (shown ssh.PublicKey, _ *Error, _ error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	d := newDialing(s.options, s.path, func(p Phase, _ bool) { cancel(&lateError{phase: p, after: s.options.Deadlines.of(p)}) })
@@ -259,7 +259,7 @@ func (s showing) connect(ctx context.Context, algorithms []string) (shown ssh.Pu
 	defer d.clock.stop()
 	raw, err := s.options.Dial(ctx, "tcp", d.address)
 	if err != nil {
-		return nil, err, d.failed(ctx, err, KindUnreachable)
+		return nil, d.failed(ctx, err, KindUnreachable), err
 	}
 	defer func() { _ = raw.Close() }() // nothing is to be said on it any more
 	d.clock.begin(PhaseHandshake)
@@ -276,7 +276,7 @@ func (s showing) connect(ctx context.Context, algorithms []string) (shown ssh.Pu
 	case shown != nil:
 		return shown, nil, nil
 	case cut(err):
-		return nil, err, d.failed(ctx, errors.New(sayCut(PhaseHandshake, d.heard.Load())), KindUnreachable)
+		return nil, d.failed(ctx, errors.New(sayCut(PhaseHandshake, d.heard.Load())), KindUnreachable), err
 	}
-	return nil, err, d.failed(ctx, err, KindProtocol)
+	return nil, d.failed(ctx, err, KindProtocol), err
 }

@@ -1,8 +1,17 @@
 package webhook
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
+)
+
+var (
+	errHalf     = errors.New("the webhook needs an address and a secret (give --webhook-bind and --webhook-secret-file, or neither)")
+	errUnsigned = errors.New("the post has no signature (give the webhook the secret of this host; the forge signs with HMAC-SHA256)")
+	errForged   = errors.New("the signature is not one by the secret of this host (give the forge the same secret)")
+	errCut      = errors.New("the post ended before its body did")
+	errNoSecret = errors.New("this host cannot read its secret")
 )
 
 func sayListening(address string) string {

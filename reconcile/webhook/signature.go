@@ -4,7 +4,6 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -66,10 +65,3 @@ func readSecret(file string) ([]byte, error) {
 	}
 	return []byte(line), nil
 }
-
-var (
-	errUnsigned = errors.New("the post has no signature (give the webhook the secret of this host; the forge signs with HMAC-SHA256)")
-	errForged   = errors.New("the signature is not one by the secret of this host (give the forge the same secret)")
-	errCut      = errors.New("the post ended before its body did")
-	errNoSecret = errors.New("this host cannot read its secret")
-)

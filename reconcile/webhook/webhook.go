@@ -17,6 +17,9 @@ import (
 // Path is where posts go.
 const Path = "/v1/hooks/registry"
 
+// Rule marks a webhook that does not listen.
+const Rule = "STADO-WEBHOOK-001"
+
 // Bounds of what strangers may cost this host.
 const (
 	maxBody        = 1 << 20          // of a post; forges send some hundred KiB for a large push
@@ -51,6 +54,9 @@ type Hook struct {
 
 // New makes a hook that waits for [Hook.Run]. The error says why the address or the secret cannot be used.
 func New(o Options) (*Hook, error) {
+	if o.Bind == "" || o.SecretFile == "" {
+		return nil, errHalf
+	}
 	if _, err := netip.ParseAddrPort(o.Bind); err != nil {
 		return nil, sayBadBind(o.Bind)
 	}

@@ -212,9 +212,14 @@ func TestSecret(t *testing.T) {
 		}
 	}
 	file := secretFile(t, secret)
-	for _, bind := range []string{"", ":1", "host:1", "127.0.0.1", "127.0.0.1:99999"} {
+	for _, bind := range []string{":1", "host:1", "127.0.0.1", "127.0.0.1:99999"} {
 		if _, err := New(Options{Bind: bind, SecretFile: file}); err == nil || !strings.Contains(err.Error(), "which is no address with a port") {
 			t.Errorf("%q: %v", bind, err)
+		}
+	}
+	for _, o := range []Options{{Bind: "127.0.0.1:1"}, {SecretFile: file}} {
+		if _, err := New(o); !errors.Is(err, errHalf) {
+			t.Errorf("%+v: %v", o, err)
 		}
 	}
 	h := hook(t, Options{SecretFile: file})
