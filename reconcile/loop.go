@@ -192,7 +192,6 @@ func (l *loop) unanswered() {
 	cause := sayNoAnswer(l.authorityHost(), l.interval)
 	l.first = false
 	l.arm(time.Now())
-	l.lookAtOthers()
 	l.catchUp(l.durable())
 	if l.takeHanded(&cause, unreachable(cause)) || l.recover(cause, unreachable(cause)) {
 		return

@@ -175,8 +175,9 @@ func (r *Reconciler) Run(ctx context.Context) error {
 			}
 			return nil
 		case <-r.poke:
-			l.lookAtOthers()
-			l.again = l.reading
+			if l.again = l.reading; l.reading {
+				_ = l.reload() // what people have decided is said at once, however long the read stands
+			}
 			l.read(ctx)
 		case <-l.tick.C:
 			if l.reading {

@@ -7,11 +7,16 @@ import (
 // RuleSuspended marks a registry that would be adopted, were adoption not suspended on this host.
 const RuleSuspended = "STADO-SUSPEND-001"
 
-// lookAtOthers takes over what another process has written, and says what people have decided: that adoption is suspended, that it goes
-// on, that a reset was accepted.
-func (l *loop) lookAtOthers() {
-	_, _ = l.opts.Store.Reload() // what cannot be read shows when it is needed
+// reload takes over what another process has written, and says what people have decided: that adoption is suspended, that it goes on, that
+// a reset was accepted.
+func (l *loop) reload() error {
+	_, err := l.opts.Store.Reload()
 	l.lookAtReset()
+	l.lookAtSuspension()
+	return err
+}
+
+func (l *loop) lookAtSuspension() {
 	now := l.opts.Store.Suspension()
 	was := l.suspended
 	if l.suspended = now; now == nil && was == nil || now != nil && was != nil && now.Reason == was.Reason && now.Since.Equal(was.Since) {

@@ -157,6 +157,7 @@ func TestPace(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		want := []time.Duration{0, Gap, 2 * Gap}
 		if len(reads) != len(want) {
 			t.Fatalf("read at %v", reads)
