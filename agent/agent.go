@@ -24,6 +24,7 @@ import (
 	"stado.internal/stado/reconcile/sandbox"
 	"stado.internal/stado/reconcile/source"
 	"stado.internal/stado/reconcile/store"
+	"stado.internal/stado/reconcile/webhook"
 )
 
 // Options is what an agent needs from its process. Home, Repository and Log are required.
@@ -48,6 +49,7 @@ type Agent struct {
 	store      *store.Store
 	sources    *sources
 	reconciler *reconcile.Reconciler
+	hook       *webhook.Hook // nil: no webhook is configured
 	resolver   *resolver.Resolver
 	state      *status.Publisher[status.Resolver]
 	waiting    *status.Publisher[[]status.Wait]
@@ -106,7 +108,13 @@ func (a *Agent) build() error {
 		Store: a.store, Sources: a.sources.order, Authority: repository.Host(), Refresh: opt.Settings.Refresh, Interval: a.interval,
 		Adopt: a.adopt, Changed: func() { a.state.Touch() }, Log: opt.Log,
 	})
-	return nil
+	// 5. What says that there is news: nothing depends on it.
+	if w := opt.Settings.Webhook; w != (config.Webhook{}) {
+		a.hook, err = webhook.New(webhook.Options{
+			Bind: w.Bind, SecretFile: w.SecretFile, Trigger: a.reconciler.Poke, Changed: func() { a.state.Touch() }, Log: opt.Log,
+		})
+	}
+	return err
 }
 
 // OverSSH is how the hosts of the fleet are reached over SSH with an agent's settings.
@@ -152,6 +160,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	parts.Go(func() error { return a.reconciler.Run(ctx) })
 	parts.Go(func() error { return a.serveAPI(ctx, api) })
 	parts.Go(func() error { return a.notify(ctx) })
+	if a.hook != nil {
+		parts.Go(func() error { return a.hook.Run(ctx) })
+	}
 	a.state.Touch()
 	err = parts.Wait()
 	a.sources.close()

@@ -7,6 +7,7 @@ import (
 	"stado.internal/stado/agent/status"
 	"stado.internal/stado/fleet"
 	"stado.internal/stado/reconcile"
+	"stado.internal/stado/reconcile/webhook"
 )
 
 // document merges what the loop and the resolver say of themselves into the published state. Which registry is served, under which version
@@ -22,14 +23,25 @@ func (a *Agent) document() status.Resolver {
 		Attempt: loop.Attempt, NextAttemptAt: loop.NextAttemptAt, LoadedAt: loop.LoadedAt, StoreVersion: loop.StoreVersion,
 		Generation: served.Generation(), Authority: authorityOf(loop, a.opt.Settings.Repository), Refusals: refusalsOf(loop),
 	}
+	if s := loop.Suspended; s != nil {
+		doc.Suspended = &status.Suspension{Reason: s.Reason, Since: s.Since, Until: s.Until}
+	}
 	if r := resolverOf(served, target); r != nil {
 		doc.RefreshSeconds, doc.MaxStaleSeconds = r.RefreshSeconds, r.MaxStaleSeconds
 	}
 	if h, ok := a.store.Held(); ok {
 		doc.Fence = &status.Fence{Generation: h.Generation, Commit: h.Commit, Digest: h.Digest, Provenance: h.Provenance, Since: h.UpdatedAt}
+		if r := h.Reset; r != nil {
+			doc.Fence.Reset = &status.Reset{FromCommit: r.FromCommit, FromGeneration: r.FromGeneration, Reason: r.Reason, At: r.At}
+		}
 	}
 	if lost != "" && served != nil {
 		doc.Refusals = append(doc.Refusals, status.Refusal{Rule: RuleIdentity, Sentence: lost, Since: served.AdmittedAt})
+	}
+	if a.hook != nil {
+		if problem, since := a.hook.Problem(); problem != "" {
+			doc.Refusals = append(doc.Refusals, status.Refusal{Rule: webhook.Rule, Sentence: problem, Since: since})
+		}
 	}
 	a.resolver.Fill(&doc)
 	return doc

@@ -51,6 +51,7 @@ type walk struct {
 	standing Standing
 	trust    *fleet.Trust // of the document that stands
 	trail    trail
+	reset    bool // a person accepts a history that does not descend from the held commit: its ancestry alone is not asked about
 	wanted   bool // the store lacks the held document and takes it from whichever commit carries it
 	out      outcome
 	err      error // a child could not be asked: nothing of the offer counts
@@ -67,6 +68,9 @@ type trail struct {
 // goes on where an earlier one broke off, behind is the trail of that one.
 func (w *walk) admit(held store.Held, served *fleet.Snapshot, offer source.Offer, behind trail) (outcome, error) {
 	w.standing = Standing{Commit: held.Commit, Generation: held.Generation, Digest: held.Digest}
+	if w.reset {
+		w.standing.Commit = ""
+	}
 	w.wanted = held.Generation > 0 && (served == nil || served.Digest != held.Digest)
 	if served != nil {
 		w.standing.Stamped, w.trust = stamped(served.Registry), served.Registry.Trust
@@ -80,7 +84,7 @@ func (w *walk) admit(held store.Held, served *fleet.Snapshot, offer source.Offer
 		}
 		w.trail.last = w.trail.previous.Commit
 	}
-	guard := signature.Guard{Ask: w.vouch, Since: held.Commit, Commits: commits(offer.Steps)}
+	guard := signature.Guard{Ask: w.vouch, Since: w.standing.Commit, Commits: commits(offer.Steps)}
 	for i, s := range offer.Steps {
 		w.out.refusal, w.out.pending, w.out.blocked = nil, false, false
 		if s, ok := w.signed(&guard, i, s, offer); ok {
@@ -167,7 +171,7 @@ func (w *walk) step(s source.Step, offer source.Offer) {
 // gap is how a step follows on what it is judged against.
 func (w *walk) gap(s source.Step) policies.Gap {
 	switch {
-	case w.trail.previous.Commit == "":
+	case w.trail.previous.Commit == "", w.reset:
 		return policies.GapUnknown
 	case s.Parent == w.trail.previous.Commit:
 		return policies.GapNone

@@ -10,7 +10,7 @@ import (
 // served, and the authority that it names is asked at once. A copy that cannot be read is named in the cause, beside the authority's own
 // refusal. It reports whether the refresh has ended well by this.
 func (l *loop) takeHanded(cause *string, changes ...change) bool {
-	if _, err := l.opts.Store.Reload(); err != nil {
+	if err := l.reload(); err != nil {
 		*cause += "; " + err.Error()
 	}
 	s := l.durable()

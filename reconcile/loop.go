@@ -34,17 +34,19 @@ type loop struct {
 	restart bool            // what the last read brought could not be held
 	beside  string          // what sources after the first said to the last read
 
-	served   *fleet.Snapshot
-	version  string
-	loaded   time.Time // last confirmed
-	attempt  int
-	cause    string          // last failure in the log
-	standing *Refusal        // of the tip
-	pending  time.Time       // since when the tip waits for its generation
-	behind   trail           // of the last part of an offer that goes on
-	blockers map[string]bool // sentences of the store's blockers in the log
-	promise  authority.Promise
-	promised time.Time // when promise was first seen
+	served    *fleet.Snapshot
+	version   string
+	loaded    time.Time // last confirmed
+	attempt   int
+	cause     string            // last failure in the log
+	standing  *Refusal          // of the tip
+	pending   time.Time         // since when the tip waits for its generation
+	behind    trail             // of the last part of an offer that goes on
+	blockers  map[string]bool   // sentences of the store's blockers in the log
+	suspended *store.Suspension // as the log has it
+	reset     time.Time         // of the accepted reset that the log has
+	promise   authority.Promise
+	promised  time.Time // when promise was first seen
 }
 
 // result is a read and what it amounts to against what was held when it ended.

@@ -35,7 +35,7 @@ func nonceOf(offer source.Offer, commit string) string {
 // lookAtStore takes over what another process has written to the store, and ends a promise that nobody used: in a fleet without a quorum
 // a mover that died would keep ordinary changes away for ever. A store that cannot be read shows when it is needed.
 func (l *loop) lookAtStore() {
-	_, _ = l.opts.Store.Reload()
+	_ = l.reload()
 	held, _ := l.opts.Store.Held()
 	p := held.Promised
 	switch {

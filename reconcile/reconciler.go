@@ -99,6 +99,8 @@ type Status struct {
 	Detail            string           // about the authority: why it is not reachable, or what it waits for
 
 	Refusals []Refusal // that stand, the store's own blockers among them
+
+	Suspended *store.Suspension // nil: adoption is not suspended
 }
 
 // Reconciler is the loop. Its methods are safe for concurrent use.
@@ -139,11 +141,11 @@ func (r *Reconciler) Poke() {
 // Status is the state as of now.
 func (r *Reconciler) Status() Status {
 	held, _ := r.opts.Store.Held()
-	blockers := r.opts.Store.Blockers()
+	blockers, suspended := r.opts.Store.Blockers(), r.opts.Store.Suspension()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.status
-	s.Held = held
+	s.Held, s.Suspended = held, suspended
 	s.AuthorityHost = r.authorityHost()
 	s.Refusals = append([]Refusal(nil), s.Refusals...)
 	for _, b := range blockers {
@@ -173,7 +175,9 @@ func (r *Reconciler) Run(ctx context.Context) error {
 			}
 			return nil
 		case <-r.poke:
-			l.again = l.reading
+			if l.again = l.reading; l.reading {
+				_ = l.reload() // what people have decided is said at once, however long the read stands
+			}
 			l.read(ctx)
 		case <-l.tick.C:
 			if l.reading {

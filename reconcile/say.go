@@ -7,6 +7,7 @@ import (
 
 	"stado.internal/stado/fleet"
 	"stado.internal/stado/reconcile/authority"
+	"stado.internal/stado/reconcile/store"
 )
 
 // What the state "starting" waits on.
@@ -36,6 +37,40 @@ func sayOther(source, cause string) string { return source + ", asked in its pla
 
 func sayLapsed(p *authority.Promise) string {
 	return fmt.Sprintf("the promise of generation %d to host %s has lapsed: it was not used for %d refresh intervals", p.Generation, p.Mover, authority.LapseIntervals)
+}
+
+func saySuspended(s store.Suspension) string {
+	return fmt.Sprintf("adoption is suspended on this host since %s%s: %s (end it: stado agent resume)", s.Since.UTC().Format(time.RFC3339), until(s), s.Reason)
+}
+
+// until is the end of a suspension in a sentence.
+func until(s store.Suspension) string {
+	if s.Until == nil {
+		return ""
+	}
+	return ", until " + s.Until.UTC().Format(time.RFC3339)
+}
+
+func sayResumed(s store.Suspension) string {
+	return fmt.Sprintf("adoption goes on: the suspension of %s has ended (%s)", s.Since.UTC().Format(time.RFC3339), s.Reason)
+}
+
+func sayOtherTip(commit, tip string) string {
+	return fmt.Sprintf("the authority's branch is at %s, not at %s: what is accepted is the commit that the branch has (look at it again, then name it)", tip, commit)
+}
+
+func sayNoReset(commit, held string) string {
+	return fmt.Sprintf("nothing was reset: commit %s descends from the held commit %s, and is admitted or refused without a person's word", commit, held)
+}
+
+const (
+	sayNothingToReset  = "this host holds nothing, so the authority's first registry is admitted without a person's word"
+	sayHeldWithoutRoot = "what this host holds was handed over as a document without a commit, so there is no history that could have been reset; the next commit above its generation is admitted without a person's word"
+)
+
+func sayReset(generation fleet.Generation, r store.Reset) string {
+	return fmt.Sprintf("a reset of the authority's history was accepted at %s: commit %s (generation %d), which does not descend from commit %s (generation %d): %s",
+		r.At.UTC().Format(time.RFC3339), r.Commit, generation, r.FromCommit, r.FromGeneration, r.Reason)
 }
 
 func sayHanded(cause string, generation fleet.Generation) string {

@@ -9,12 +9,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"stado.internal/stado/fleet"
+	"stado.internal/stado/reconcile/store"
 )
 
 // TestSay compares every sentence with testdata/say.golden; STADO_UPDATE=1 writes it.
 func TestSay(t *testing.T) {
 	held := Standing{Commit: "c41", Generation: 41, Digest: "d41"}
 	finding := fleet.Finding{Rule: "STADO-SCHEMA-001", Severity: fleet.SeverityError, File: "hosts/a1.cue", Line: 3, Column: 5, Message: "unknown field", Hint: "remove it"}
+	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	later := noon.Add(time.Hour)
 	warning := fleet.Finding{Rule: "STADO-TEST-003", Severity: fleet.SeverityWarning, Message: "noted"}
 	got := strings.Join([]string{
 		sayReadingStore,
@@ -36,6 +39,14 @@ func TestSay(t *testing.T) {
 		sayFindings("c42", fleet.Findings{finding, finding, finding}),
 		sayFindings("c42", nil),
 		sayNoDocument("c42"),
+		sayOtherTip("x42", "x43"),
+		sayNoReset("c42", "c41"),
+		sayNothingToReset,
+		sayHeldWithoutRoot,
+		sayReset(42, store.Reset{Commit: "x42", FromCommit: "c41", FromGeneration: 41, Reason: "the repository was made anew", At: noon}),
+		saySuspended(store.Suspension{Reason: "a migration", Since: noon}),
+		saySuspended(store.Suspension{Reason: "a migration", Since: noon, Until: &later}),
+		sayResumed(store.Suspension{Reason: "a migration", Since: noon}),
 	}, "\n") + "\n"
 	golden(t, "testdata/say.golden", got)
 }

@@ -128,6 +128,8 @@ func (l *loop) offered(res result) {
 	switch err := l.hold(out, held); {
 	case errors.Is(err, store.ErrOutdated):
 		l.again = true // it was judged against what is not held any more
+	case errors.Is(err, store.ErrSuspended):
+		l.keptBack(out, err, seen)
 	case err != nil:
 		l.standing, l.restart = out.refusal, true
 		l.catchUp(durable)

@@ -44,7 +44,14 @@ type Agent struct {
 	Host           string
 	Refresh        time.Duration
 	Drain          time.Duration
+	Webhook        Webhook
 	Evaluation     Evaluation
+}
+
+// Webhook is where a forge may say that the registry has news; the zero value listens nowhere.
+type Webhook struct {
+	Bind       string `json:"bind"`
+	SecretFile string `json:"secret_file"`
 }
 
 // Evaluation limits the child process that fetches, reads and evaluates a registry; zero fields keep the program's defaults.
@@ -64,6 +71,7 @@ type document struct {
 	Host       string     `json:"host"`
 	Refresh    string     `json:"refresh"`
 	Drain      string     `json:"drain"`
+	Webhook    Webhook    `json:"webhook"`
 	Evaluation Evaluation `json:"evaluation"`
 }
 
@@ -93,7 +101,7 @@ func Load(home string) (Agent, error) {
 func (d document) settings(path string) (Agent, error) {
 	a := Agent{
 		Repository: d.Repository, Branch: d.Branch, CAFile: d.CAFile, CredentialFile: d.Credential,
-		Identity: d.Identity, KnownHosts: d.KnownHosts, Host: d.Host, Evaluation: d.Evaluation,
+		Identity: d.Identity, KnownHosts: d.KnownHosts, Host: d.Host, Webhook: d.Webhook, Evaluation: d.Evaluation,
 	}
 	for field, dst := range map[string]struct {
 		word string

@@ -47,6 +47,19 @@ type Resolver struct {
 	Fence           *Fence           `json:"fence"`
 	Refusals        []Refusal        `json:"refusals"`
 	Candidates      []Candidate      `json:"candidates"`
+	Suspended       *Suspension      `json:"suspended"` // null: what the authority has is adopted
+}
+
+// Suspension says that a person has suspended adoption on this host.
+type Suspension struct {
+	Reason string     `json:"reason"`
+	Since  time.Time  `json:"since"`
+	Until  *time.Time `json:"until"` // null: until it is ended
+}
+
+// Stands reports whether the suspension is in force; nil is none. A document of an agent that has stopped may be older than its end.
+func (s *Suspension) Stands(now time.Time) bool {
+	return s != nil && (s.Until == nil || now.Before(*s.Until))
 }
 
 // Listener is one address that the resolver holds, or was asked to hold. Service is empty for the resolution API.
@@ -75,6 +88,15 @@ type Fence struct {
 	Digest     string           `json:"digest"`
 	Provenance fleet.Provenance `json:"provenance"`
 	Since      time.Time        `json:"since"`
+	Reset      *Reset           `json:"reset,omitempty"` // a person's word admitted it
+}
+
+// Reset says that a person accepted a commit whose history does not lead from what was held, until the next generation is adopted.
+type Reset struct {
+	FromCommit     string           `json:"from_commit"`
+	FromGeneration fleet.Generation `json:"from_generation"`
+	Reason         string           `json:"reason"`
+	At             time.Time        `json:"at"`
 }
 
 // Refusal is an offered commit, or a part of this host's own state, that was refused and still stands.

@@ -44,6 +44,7 @@ type Report struct {
 	Fence                    *Fence            `json:"fence"`
 	Candidates               []Candidate       `json:"candidates"`
 	Refusals                 []Refusal         `json:"refusals"`
+	Suspended                *Suspension       `json:"suspended"`
 	Verdict                  Verdict           `json:"verdict"`
 	Blockers                 []string          `json:"blockers"`
 }
@@ -133,6 +134,9 @@ func (r *Report) fill(s *Resolver, in Inputs) {
 	r.Authority, r.Fence, r.MaxStaleSeconds = s.Authority, s.Fence, s.MaxStaleSeconds
 	r.Candidates = append(r.Candidates, s.Candidates...)
 	r.Refusals = append(r.Refusals, s.Refusals...)
+	if s.Suspended.Stands(in.Now) {
+		r.Suspended = s.Suspended
+	}
 	if s.API != nil {
 		probed := probe(*s.API, in)
 		r.API = &probed

@@ -221,3 +221,22 @@ func TestReadInputs(t *testing.T) {
 		t.Errorf("generation %v from nothing", fleet.Generation(*g))
 	}
 }
+
+// A suspension is shown while it stands. By itself it is in nobody's way.
+func TestSuspensionIsShown(t *testing.T) {
+	until := noon.Add(time.Minute)
+	sus := &Suspension{Reason: "a migration", Since: noon.Add(-time.Hour), Until: &until}
+	for now, want := range map[time.Time]*Suspension{noon: sus, until: nil} {
+		r := judged(func(in *Inputs) { in.State.Suspended, in.Now = sus, now })
+		if r.Suspended != want || now.Equal(noon) && r.Verdict != VerdictReady {
+			t.Errorf("at %s: %+v", now, r)
+		}
+	}
+	f := Fence{Generation: 42, Commit: "c42", Reset: &Reset{FromCommit: "c41", FromGeneration: 41, Reason: "made anew", At: noon}}
+	if got, want := SayReset(f), "reset accepted at 2026-03-01T12:00:00Z: commit c42 (generation 42), which does not descend from commit c41 (generation 41): made anew"; got != want {
+		t.Error(got)
+	}
+	if got, want := SaySuspension(*sus), "adoption suspended since 2026-03-01T11:00:00Z until 2026-03-01T12:01:00Z: a migration"; got != want {
+		t.Error(got)
+	}
+}

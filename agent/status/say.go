@@ -100,6 +100,21 @@ func sayRefusal(f Refusal) string {
 	return b.String()
 }
 
+// SaySuspension is a suspension's own sentence: since when, until when, and why nothing is adopted.
+func SaySuspension(s Suspension) string {
+	until := ""
+	if s.Until != nil {
+		until = " until " + s.Until.UTC().Format(time.RFC3339)
+	}
+	return fmt.Sprintf("adoption suspended since %s%s: %s", s.Since.UTC().Format(time.RFC3339), until, s.Reason)
+}
+
+// SayReset is the sentence of a fence that a person moved to another history.
+func SayReset(f Fence) string {
+	return fmt.Sprintf("reset accepted at %s: commit %.12s (generation %d), which does not descend from commit %.12s (generation %d): %s",
+		f.Reset.At.UTC().Format(time.RFC3339), f.Commit, f.Generation, f.Reset.FromCommit, f.Reset.FromGeneration, f.Reset.Reason)
+}
+
 // SayWait is a wait's own sentence: who waits, for how long, for what, and whom to ask.
 func SayWait(w Wait, now time.Time) string {
 	what := "for the first byte of an answer on an open channel"

@@ -58,6 +58,8 @@ stand there under evaluation); a flag wins. What an agent serves is declared in 
 	f.StringVar(&set.Host, "host", "", "this host's name in the registry (default: the one this machine's host name identifies)")
 	f.DurationVar(&set.Refresh, "refresh", 0, "interval between reads until the registry declares this host's own (default 30s)")
 	f.DurationVar(&set.Drain, "drain", 0, "how long relays in flight may go on when the agent stops (default 10s)")
+	f.StringVar(&set.Webhook.Bind, "webhook-bind", "", "TCP address on which a forge may say that the registry has news, such as 127.0.0.1:8455")
+	f.StringVar(&set.Webhook.SecretFile, "webhook-secret-file", "", "file with the secret that the forge signs with, readable by its owner only")
 	f.IntVar(&set.Evaluation.MemoryMiB, "evaluation-memory-mib", 0, "data limit of the child that fetches and evaluates, in MiB")
 	f.IntVar(&set.Evaluation.CPUSeconds, "evaluation-cpu-seconds", 0, "processor time of that child, in seconds")
 	f.IntVar(&set.Evaluation.WallSeconds, "evaluation-wall-seconds", 0, "time on the clock of that child, in seconds")
@@ -79,6 +81,8 @@ func withFile(home string, flags config.Agent) (config.Agent, error) {
 	override(&s.Host, flags.Host, "")
 	override(&s.Refresh, flags.Refresh, config.DefaultRefresh)
 	override(&s.Drain, flags.Drain, config.DefaultDrain)
+	override(&s.Webhook.Bind, flags.Webhook.Bind, "")
+	override(&s.Webhook.SecretFile, flags.Webhook.SecretFile, "")
 	override(&s.Evaluation.MemoryMiB, flags.Evaluation.MemoryMiB, 0)
 	override(&s.Evaluation.CPUSeconds, flags.Evaluation.CPUSeconds, 0)
 	override(&s.Evaluation.WallSeconds, flags.Evaluation.WallSeconds, 0)
@@ -102,7 +106,7 @@ func (a *app) agentOptions(home string, settings config.Agent) (agent.Options, e
 	for _, file := range []struct {
 		flag string
 		path *string
-	}{{"--ca-file", &settings.CAFile}, {"--credential-file", &settings.CredentialFile}, {"--identity", &settings.Identity}, {"--known-hosts", &settings.KnownHosts}} {
+	}{{"--ca-file", &settings.CAFile}, {"--credential-file", &settings.CredentialFile}, {"--identity", &settings.Identity}, {"--known-hosts", &settings.KnownHosts}, {"--webhook-secret-file", &settings.Webhook.SecretFile}} {
 		if err := readableFile(file.flag, file.path); err != nil {
 			return agent.Options{}, err
 		}

@@ -17,6 +17,8 @@ import (
 
 	"stado.internal/stado/agent"
 	"stado.internal/stado/agent/status"
+	"stado.internal/stado/fleet"
+	"stado.internal/stado/reconcile/store"
 )
 
 // agentStatus is the answer of `stado agent status`.
@@ -80,7 +82,20 @@ func askAgent(ctx context.Context, home string) (agentStatus, error) {
 		return st, in.StateErr
 	}
 	st.State = in.State
+	lookAtSuspension(home, st.State)
 	return st, nil
+}
+
+// lookAtSuspension brings the document of an agent that has stopped up to date: adoption may have been suspended since, or resumed. Who may
+// not look has the document.
+func lookAtSuspension(home string, doc *status.Resolver) {
+	sus, err := store.ReadSuspension(filepath.Join(home, registryFolder))
+	if err != nil || doc == nil {
+		return
+	}
+	if doc.Suspended = nil; sus != nil {
+		doc.Suspended = &status.Suspension{Reason: sus.Reason, Since: sus.Since, Until: sus.Until}
+	}
 }
 
 // notRunning reports that nobody answers on an agent's socket.
@@ -89,6 +104,16 @@ func notRunning(err error) bool {
 }
 
 func fetchState(ctx context.Context, socket string) (*status.Resolver, error) {
+	data, err := overSocket(ctx, socket, http.MethodGet, "/v1/status")
+	if err != nil {
+		return nil, err
+	}
+	var doc status.Resolver
+	return &doc, json.Unmarshal(data, &doc)
+}
+
+// overSocket asks a running agent, and gives the body of its answer.
+func overSocket(ctx context.Context, socket, method, path string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -96,7 +121,7 @@ func fetchState(ctx context.Context, socket string) (*status.Resolver, error) {
 		return d.DialContext(ctx, "unix", socket)
 	}}
 	defer transport.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent/v1/status", http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, method, "http://agent"+path, http.NoBody)
 	if err != nil {
 		return nil, err
 	}
@@ -109,11 +134,10 @@ func fetchState(ctx context.Context, socket string) (*status.Resolver, error) {
 	if err != nil {
 		return nil, err
 	}
-	if resp.StatusCode != http.StatusOK {
+	if resp.StatusCode/100 != 2 {
 		return nil, fmt.Errorf("the agent answered %s", resp.Status)
 	}
-	var doc status.Resolver
-	return &doc, json.Unmarshal(data, &doc)
+	return data, nil
 }
 
 func (a *app) printAgent(st agentStatus) {
@@ -134,5 +158,11 @@ func (a *app) printAgent(st agentStatus) {
 	fmt.Fprintf(a.stdout, "resolver %s state=%s generation=%s commit=%s\n", dash(string(s.Target)), s.State, generation, short(s.StoreVersion))
 	if s.Reason != "" {
 		fmt.Fprintln(a.stdout, "reason "+s.Reason)
+	}
+	if s.Fence != nil && s.Fence.Reset != nil {
+		fmt.Fprintln(a.stdout, fleet.EscapeControls(status.SayReset(*s.Fence)))
+	}
+	if s.Suspended.Stands(time.Now()) {
+		fmt.Fprintln(a.stdout, fleet.EscapeControls(status.SaySuspension(*s.Suspended)))
 	}
 }

@@ -72,14 +72,7 @@ func (q *inquiry) look() {
 
 // authority reads the authority that the copy names, without a copy the repository that the agent is started with.
 func (q *inquiry) authority() authority.Reading {
-	o, named := source.Options{}, false
-	var err error
-	if q.copied != nil {
-		o, named, err = source.Authority(q.copied.Registry, q.self)
-	}
-	if err == nil && !named {
-		o.Remote, err = source.ParseRemote(q.settings.Repository, q.settings.Branch)
-	}
+	o, err := q.named(q.copied)
 	var asked reconcile.Asked
 	if err == nil {
 		asked, err = q.ask(o)
@@ -91,6 +84,20 @@ func (q *inquiry) authority() authority.Reading {
 		return authority.Reading{Refused: asked.Refusal.Sentence}
 	}
 	return authority.Reading{}
+}
+
+// named is the authority that a copy names, without one the repository that the agent is started with. Files with credentials are for that
+// repository alone.
+func (q *inquiry) named(copied *fleet.Snapshot) (o source.Options, err error) {
+	if copied != nil {
+		o, named, err := source.Authority(copied.Registry, q.self)
+		if named || err != nil {
+			return o, err
+		}
+	}
+	o.Remote, err = source.ParseRemote(q.settings.Repository, q.settings.Branch)
+	o.Remote.CAFile, o.Remote.CredentialFile = q.settings.CAFile, q.settings.CredentialFile
+	return o, err
 }
 
 // ask asks a source, in a copy of this host's repository of the registry.
@@ -105,18 +112,10 @@ func (q *inquiry) askFor(st *store.Store, o source.Options) (asked reconcile.Ask
 	if err != nil {
 		return asked, "", err
 	}
-	o.Store = filepath.Join(dir, storeFolder)
-	if err := source.CopyStore(filepath.Join(q.home, storeFolder), o.Store); err != nil {
-		return asked, "", err
-	}
-	e, err := evaluator(q.settings.Evaluation)
+	g, err := q.open(o, dir)
 	if err != nil {
 		return asked, "", err
 	}
-	ssh := agent.OverSSH(q.settings)
-	ssh.Host, ssh.Paths = o.SSH.Host, o.SSH.Paths
-	o.SSH, o.Runner = ssh, e.Runner
-	g := source.New(o)
 	defer g.Close()
 	if st == nil {
 		if st, err = store.Open(filepath.Join(dir, registryFolder), nil); err != nil {
@@ -124,7 +123,23 @@ func (q *inquiry) askFor(st *store.Store, o source.Options) (asked reconcile.Ask
 		}
 	}
 	asked, err = reconcile.Ask(q.ctx, st, g)
-	return asked, o.Store, err
+	return asked, filepath.Join(dir, storeFolder), err
+}
+
+// open makes a source with a copy of this host's repository of the registry in dir.
+func (q *inquiry) open(o source.Options, dir string) (*source.Git, error) {
+	o.Store = filepath.Join(dir, storeFolder)
+	if err := source.CopyStore(filepath.Join(q.home, storeFolder), o.Store); err != nil {
+		return nil, err
+	}
+	e, err := evaluator(q.settings.Evaluation)
+	if err != nil {
+		return nil, err
+	}
+	ssh := agent.OverSSH(q.settings)
+	ssh.Host, ssh.Paths = o.SSH.Host, o.SSH.Paths
+	o.SSH, o.Runner = ssh, e.Runner
+	return source.New(o), nil
 }
 
 // carried is what a git bundle is to this host.

@@ -45,7 +45,11 @@ func newRegistryLog(a *app) *cobra.Command {
 			}
 			rows := [][]string{{"GENERATION", "COMMIT", "ADMITTED", "PROVENANCE", "SUBJECT"}}
 			for _, e := range newest {
-				rows = append(rows, []string{fmt.Sprint(e.Generation), short(e.Commit), e.At.UTC().Format(time.RFC3339), string(e.Provenance), e.Subject})
+				subject := e.Subject
+				if e.Reset != nil {
+					subject += " (reset accepted, from " + short(e.Reset.FromCommit) + ": " + e.Reset.Reason + ")"
+				}
+				rows = append(rows, []string{fmt.Sprint(e.Generation), short(e.Commit), e.At.UTC().Format(time.RFC3339), string(e.Provenance), subject})
 			}
 			return a.table(rows)
 		},

@@ -72,6 +72,7 @@ func (a *app) inputs(ctx context.Context, home string) status.Inputs {
 		in.State, in.StateErr = doc, nil
 	case notRunning(err):
 		in.Stopped = in.State != nil
+		lookAtSuspension(home, in.State)
 	}
 	return in
 }
@@ -128,6 +129,12 @@ func (a *app) printReport(r status.Report) {
 			offered = fmt.Sprint(g)
 		}
 		fmt.Fprintf(a.stdout, "authority %s source=%s %s generation=%s\n", r.Authority.Host, r.Authority.Source, reach, offered)
+	}
+	if r.Fence != nil && r.Fence.Reset != nil {
+		fmt.Fprintln(a.stdout, fleet.EscapeControls(status.SayReset(*r.Fence)))
+	}
+	if r.Suspended != nil {
+		fmt.Fprintln(a.stdout, fleet.EscapeControls(status.SaySuspension(*r.Suspended)))
 	}
 	for _, w := range r.WaitingOpens {
 		unproven := ""

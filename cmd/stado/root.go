@@ -41,7 +41,7 @@ repository; an agent on each host admits its commits and relays connections to t
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return misused(err) })
 	root.AddCommand(
 		newUp(a), newInit(a), newVet(a), newPlan(a), newBump(a), newFmt(a), newHook(a), newVersion(a), newSandbox(a),
-		group("agent", "Run and inspect this host's agent", newAgentRun(a), newAgentStatus(a)),
+		group("agent", "Run and inspect this host's agent", newAgentRun(a), newAgentStatus(a), newAgentSuspend(a), newAgentResume(a), newAgentAcceptReset(a)),
 		group("resolver", "Ask this host's resolver", newResolverStatus(a), newResolverResolve(a), newResolverSnapshot(a)),
 		group("registry", "Read, change, stamp and examine registries", newRegistryShow(a), newRegistryLog(a), newRegistryStamp(a),
 			newRegistryExplain(a), newRegistryDoctor(a), newRegistryPull(a), newRegistryPush(a), newRegistryImport(a), newRegistryExport(a), newRegistryClaim(a),
@@ -50,6 +50,7 @@ repository; an agent on each host admits its commits and relays connections to t
 			group("consumer", "Say who may call a service", newServiceConsumerAdd(a), newServiceConsumerRemove(a)),
 			group("directory", "Where services are placed and how to reach them", newDirectoryShow(a), newDirectoryConnect(a))),
 		group("authority", "Serve the registry from this host", newAuthorityInit(a), newAuthorityStatus(a)),
+		group("hostkey", "The SSH keys of hosts, and what is known of them", newHostKeyShow(a), newHostKeyPin(a)),
 		group("placement", "Route services to hosts", newPlacementMove(a)),
 		group("host", "Declare hosts and work on them", newHostAdd(a), newHostBootstrap(a), newHostExec(a)),
 		group("schema", "The registry schema of this version", newSchemaExport(a)),

@@ -1,7 +1,7 @@
 // Package remote opens native SSH sessions to a host, along its ordered paths, with every step bounded in time.
 //
 // A host is trusted by known_hosts files, which are read for every connection and never written. [Dial] makes one connection and gives
-// it up when a phase runs out of its time. A [Client] keeps one connection to a host for those who come back.
+// it up when a phase runs out of its time. A [Client] keeps one connection to a host for those who come back. [ShowHostKeys] only looks.
 package remote
 
 import (

@@ -29,6 +29,7 @@ type Admission struct {
 	Provenance fleet.Provenance `json:"provenance"`
 	Author     string           `json:"author,omitempty"`
 	Subject    string           `json:"subject,omitempty"`
+	Reset      *Reset           `json:"reset,omitempty"` // a person's word admitted it
 }
 
 // ReadLog reads the journal of the store in dir, oldest first; none is an empty one. Lines that cannot be read are left out and named
@@ -126,7 +127,7 @@ func (j *journal) path() string { return filepath.Join(j.folder.Path, LogFile) }
 // note takes admissions that the file should have. One that equals the last line is there already.
 func (j *journal) note(list ...Admission) {
 	for _, a := range list {
-		if a.Generation != j.last.Generation || a.Digest != j.last.Digest {
+		if a.Generation != j.last.Generation || a.Digest != j.last.Digest || a.Reset != nil && !a.Reset.same(j.last.Reset) {
 			j.pending = append(j.pending, a)
 			j.last = a
 		}
@@ -149,7 +150,7 @@ func (j *journal) keep() error {
 
 // admission is the journal's line for the anchor, which is the only witness after a crash between the two writes.
 func (h Held) admission() Admission {
-	return Admission{At: h.UpdatedAt, Generation: h.Generation, Commit: h.Commit, Digest: h.Digest, Provenance: h.Provenance}
+	return Admission{At: h.UpdatedAt, Generation: h.Generation, Commit: h.Commit, Digest: h.Digest, Provenance: h.Provenance, Reset: h.Reset}
 }
 
 // flush appends the pending lines behind the last whole one; whatever a torn write left there is cut off first.

@@ -35,7 +35,25 @@ type Held struct {
 	Provenance fleet.Provenance `json:"provenance"`
 	UpdatedAt  time.Time        `json:"updated_at"`
 	Previous   *Previous        `json:"previous,omitempty"`
-	Checksum   string           `json:"checksum"` // see sum
+	Reset      *Reset           `json:"reset,omitempty"` // how the document came to be held, until another one is
+	Checksum   string           `json:"checksum"`        // see sum
+}
+
+// Reset says that a person accepted a commit which does not descend from the one that was held.
+type Reset struct {
+	Commit         string           `json:"commit"`      // that was accepted
+	FromCommit     string           `json:"from_commit"` // that was held
+	FromGeneration fleet.Generation `json:"from_generation"`
+	Reason         string           `json:"reason"`
+	At             time.Time        `json:"at"`
+}
+
+// same compares two accepted resets; nil is none.
+func (r *Reset) same(other *Reset) bool {
+	if r == nil || other == nil {
+		return r == other
+	}
+	return r.Commit == other.Commit && r.FromCommit == other.FromCommit && r.At.Equal(other.At)
 }
 
 // Previous is what the other slot holds: the registry that is served when the current slot is damaged.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"stado.internal/stado/fleet"
 )
@@ -92,6 +93,19 @@ func sayLinesBad(path string, bad []int) error {
 
 func sayUnreadable(path string, cause error) error {
 	return fmt.Errorf("this host's last-known-good copy cannot be read: %s: %w", path, cause)
+}
+
+func saySuspended(generation fleet.Generation, s Suspension) error {
+	until := ""
+	if s.Until != nil {
+		until = ", until " + s.Until.UTC().Format(time.RFC3339)
+	}
+	return fmt.Errorf("generation %d is not adopted: %w on this host since %s%s: %s (end it: stado agent resume)",
+		generation, ErrSuspended, s.Since.UTC().Format(time.RFC3339), until, s.Reason)
+}
+
+func saySuspensionDamaged(path string) string {
+	return path + " cannot be read, and may have said so"
 }
 
 // ErrOutdated is wrapped by a write that would rest on what is not held any more. Look at what is held now and decide again.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -18,6 +19,8 @@ func TestSay(t *testing.T) {
 	foreign := part{cause: sayForeign(snapshot(40, "x"), Held{Generation: 42}), foreign: true}
 	r := reading{dir: "/s", anchor: damaged, slots: map[string]part{SlotA: missing, SlotB: damaged}}
 	served := state{View: View{Held: Held{Generation: 42}, Snapshot: snapshot(41, "x")}, slot: SlotA}
+	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	later := noon.Add(time.Hour)
 	nothing := state{View: View{Held: Held{Generation: 42}}}
 	got := strings.Join([]string{
 		sayCurrentDamaged(r, SlotB, damaged, served),
@@ -37,6 +40,9 @@ func TestSay(t *testing.T) {
 		sayLinesBad("/s/admitted.jsonl", []int{3, 7}).Error(),
 		sayLower(41, 42).Error(),
 		sayReused(42, "d1", "d2").Error(),
+		saySuspended(43, Suspension{Reason: "a migration", Since: noon}).Error(),
+		saySuspended(43, Suspension{Reason: "a migration", Since: noon, Until: &later}).Error(),
+		saySuspensionDamaged("/s/suspended.json"),
 	}, "\n") + "\n"
 	const path = "testdata/say.golden"
 	if os.Getenv("STADO_UPDATE") != "" {

@@ -34,6 +34,8 @@ type Store struct {
 	mu    sync.Mutex // guards what follows
 	state state
 	log   *Blocker // the journal cannot be kept
+	// suspension is the content of SuspendedFile, whether or not its end has come.
+	suspension *Suspension
 }
 
 // Open prepares the folder, sweeps what a killed writer left, reads and verifies. Damage is not an error: it is in [Store.Blockers].
@@ -53,6 +55,7 @@ func Open(dir string, fault func(point string) error) (*Store, error) {
 	err = s.folder.Sweep()
 	if err == nil {
 		s.takeOver(load(dir))
+		err = s.lookAtSuspension()
 	}
 	if err := errors.Join(err, unlock()); err != nil {
 		return nil, fmt.Errorf("cannot use the registry store %s: %w", dir, err)
@@ -81,6 +84,10 @@ func (s *Store) exclusive() (unlock func() error, changed bool, err error) {
 		s.writing.Unlock()
 		return nil, false, err
 	}
+	if err := s.lookAtSuspension(); err != nil {
+		s.writing.Unlock()
+		return nil, false, errors.Join(err, release())
+	}
 	if raw, err := os.ReadFile(filepath.Join(s.folder.Path, HeldFile)); err == nil && !bytes.Equal(raw, s.seen) {
 		// A file that is damaged, or put back, while this runs is found at the next start, and healed by the next write.
 		if h, err := decodeHeld(raw); err == nil && !h.below(s.current().Held) {
@@ -100,7 +107,7 @@ func (s *Store) takeOver(r reading) {
 	s.become(r.decide())
 	s.journal = journal{}
 	s.journal.open(s.folder, s.fault)
-	if h := r.anchor.held; h != nil && h.Generation > s.journal.last.Generation {
+	if h := r.anchor.held; h != nil && (h.Generation > s.journal.last.Generation || h.Reset != nil) {
 		s.journal.note(h.admission())
 	}
 	s.keepLog()
@@ -142,10 +149,21 @@ func (s *Store) Damaged() bool {
 // which generations were admitted on the way; nil stands for the snapshot's alone. A lower generation, or the same one with another
 // digest, is refused with [ErrFenced]; the same generation and digest may be written again, which heals a damaged store. When another
 // process has written since, nothing is done but to take that over, and the error is [ErrOutdated]: whoever admitted the snapshot did so
-// against something else.
+// against something else. While adoption is suspended nothing but what is held may be put, and the error is [ErrSuspended].
 //
 // A failure names the file, leaves what was held whole, and stands in [Store.Blockers] until a write succeeds.
-func (s *Store) Put(snap *fleet.Snapshot, admitted ...Admission) (err error) {
+func (s *Store) Put(snap *fleet.Snapshot, admitted ...Admission) error {
+	return s.put(snap, nil, admitted)
+}
+
+// Accept is [Store.Put] for a snapshot whose commit does not descend from the held one, on a person's word: what is left, and the word, are
+// noted in the anchor until another document is held, and in the journal.
+func (s *Store) Accept(snap *fleet.Snapshot, reset Reset, admission Admission) error {
+	admission.Reset = &reset
+	return s.put(snap, &reset, []Admission{admission})
+}
+
+func (s *Store) put(snap *fleet.Snapshot, reset *Reset, admitted []Admission) (err error) {
 	unlock, changed, err := s.exclusive()
 	if err != nil {
 		return s.failed(err, snap.Generation())
@@ -158,12 +176,18 @@ func (s *Store) Put(snap *fleet.Snapshot, admitted ...Admission) (err error) {
 	if err := fenced(st.Held, snap); err != nil {
 		return err
 	}
+	if sus := s.Suspension(); sus != nil && (snap.Digest != st.Held.Digest || reset != nil) {
+		return saySuspended(snap.Generation(), *sus)
+	}
 	slot := SlotA
 	if st.slot != "" {
 		slot = otherSlot(st.slot)
 	}
 	held := anchorOf(snap, slot)
 	held.Promised, held.Incarnation, held.Recovering = st.Held.Promised, st.Held.Incarnation, st.Held.Recovering || st.lost
+	if held.Reset = reset; reset == nil && snap.Digest == st.Held.Digest {
+		held.Reset = st.Held.Reset
+	}
 	if p := st.Snapshot; p != nil {
 		held.Previous = &Previous{Slot: st.slot, Commit: p.Commit, Generation: p.Generation(), Digest: p.Digest, Provenance: p.Provenance}
 	}
