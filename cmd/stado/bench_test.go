@@ -223,13 +223,13 @@ func (r *registryBench) adopt(g *source.Git, s *store.Store) {
 		r.b.Fatalf("%d steps: %v", len(offer.Steps), offer.Steps)
 	}
 	step := offer.Steps[0]
-	registry, err := fleet.Decode(step.Document)
-	if err != nil {
-		r.b.Fatal(err)
-	}
 	var previous policies.Revision
 	if snapshot := s.Snapshot(); snapshot != nil {
-		previous = policies.Revision{Registry: snapshot.Registry, Digest: snapshot.Digest}
+		previous = policies.Revision{Registry: snapshot.Registry, Document: snapshot.Document, Digest: snapshot.Digest}
+	}
+	registry, err := fleet.DecodeAfter(previous.Registry, previous.Document, step.Document)
+	if err != nil {
+		r.b.Fatal(err)
 	}
 	if findings := policies.Judge(previous, policies.Revision{Registry: registry, Digest: step.Digest}); findings.Refuses() {
 		r.b.Fatal(findings)
