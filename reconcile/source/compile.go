@@ -2,7 +2,6 @@ package source
 
 import (
 	"context"
-	"encoding/json"
 	"strings"
 	"time"
 
@@ -18,7 +17,7 @@ import (
 
 // judgement is what the evaluation of one set of files says.
 type judgement struct {
-	Document   json.RawMessage            `json:"document,omitempty"` // canonical, so that it crosses the pipe byte for byte
+	Document   []byte                     `json:"-"` // canonical; it crosses the pipe beside the JSON
 	Digest     string                     `json:"digest,omitempty"`
 	Generation fleet.Generation           `json:"generation,omitempty"`
 	Findings   fleet.Findings             `json:"findings,omitempty"`
@@ -26,6 +25,9 @@ type judgement struct {
 	Policies   bool                       `json:"policies,omitempty"` // there are policies of the fleet's own
 	Counts     schema.Counts              `json:"counts"`
 }
+
+// Attachment makes a judgement [sandbox.Attached].
+func (j *judgement) Attachment() *[]byte { return &j.Document }
 
 // judge compiles files and judges the result by itself. It runs in the child only.
 func (e evaluation) judge(set fileSet, cache *results.Cache, p func(sandbox.Progress)) (judgement, error) {
