@@ -7,6 +7,7 @@ import (
 	"maps"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 )
@@ -291,11 +292,11 @@ func appendTree(out []byte, v any) ([]byte, error) {
 			if i > 0 {
 				out = append(out, ',')
 			}
-			name, err := encode(label)
-			if err != nil {
+			var err error
+			if out, err = appendLabel(out, label); err != nil {
 				return nil, err
 			}
-			out = append(append(out, name...), ':')
+			out = append(out, ':')
 			if raw, ok := x[label].(json.RawMessage); ok {
 				out = append(out, raw...)
 				continue
@@ -308,6 +309,15 @@ func appendTree(out []byte, v any) ([]byte, error) {
 	}
 	raw, err := encode(v)
 	return append(out, raw...), err
+}
+
+// appendLabel encodes a name; an encoder for each of ten thousand plain ones would take longer than everything around it.
+func appendLabel(out []byte, label string) ([]byte, error) {
+	if !strings.ContainsFunc(label, func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }) {
+		return append(append(append(out, '"'), label...), '"'), nil
+	}
+	name, err := encode(label)
+	return append(out, name...), err
 }
 
 // child is the object under a key, made if it is not there.
