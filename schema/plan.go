@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// chunkFiles is how many literal leaves share one evaluation: enough to spread the cost of the shared files, few enough to stay
-	// clear of what is quadratic in the evaluator.
-	chunkFiles = 100
+	// chunkFiles is how many literal leaves share one evaluation: enough to spread the cost of the schema and the shared files, few enough
+	// to keep a context small. Twice as many, or half, take about as long; a hundred take more time and twice the memory.
+	chunkFiles = 20
 	// maxShared is how many shared files are worth evaluating again with every chunk.
 	maxShared = 64
 	// maxStepwise is how many shared files with expressions are begun one by one, so that the one that does not end can be named.
