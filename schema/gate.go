@@ -21,8 +21,8 @@ const (
 	maxNodes      = 50_000
 	maxFields     = 5_000
 
-	// maxDocument bounds what a few lines of comprehensions may become. 10,000 hosts need two thirds of it.
-	maxDocument = 12 << 20
+	// MaxDocument is the largest document, in bytes: it bounds what a few lines of comprehensions may become. 10,000 hosts need two thirds of it.
+	MaxDocument = 12 << 20
 )
 
 const (

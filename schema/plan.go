@@ -111,6 +111,7 @@ func (c *compiler) run(p plan) result {
 		c.findings.add(c.explain(shared.err)...)
 		return result{}
 	}
+	c.apart = c.separate(p, shared)
 	out := result{registry: shared.registry, entries: map[entryKey][]byte{}}
 	p.entries = c.withoutKnown(p, m, out)
 	c.counts.Evaluated += len(p.entries)

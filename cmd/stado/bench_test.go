@@ -227,7 +227,10 @@ func (r *registryBench) adopt(g *source.Git, s *store.Store) {
 	if snapshot := s.Snapshot(); snapshot != nil {
 		previous = policies.Revision{Registry: snapshot.Registry, Document: snapshot.Document, Digest: snapshot.Digest}
 	}
-	registry, err := fleet.DecodeAfter(previous.Registry, previous.Document, step.Document)
+	registry := step.Registry
+	if registry == nil {
+		registry, err = fleet.DecodeAfter(previous.Registry, previous.Document, step.Document)
+	}
 	if err != nil {
 		r.b.Fatal(err)
 	}

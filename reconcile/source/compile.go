@@ -24,6 +24,8 @@ type judgement struct {
 	Positions  map[string]schema.Position `json:"positions,omitempty"`
 	Policies   bool                       `json:"policies,omitempty"` // there are policies of the fleet's own
 	Counts     schema.Counts              `json:"counts"`
+	Separate   bool                       `json:"separate,omitempty"` // as [schema.Compiled] says
+	Bytes      int64                      `json:"bytes,omitempty"`    // of all files of a tree, also of those that are not read
 }
 
 // Attachment makes a judgement [sandbox.Attached].
@@ -54,7 +56,7 @@ func (e evaluation) judge(set fileSet, cache *results.Cache, p func(sandbox.Prog
 	c.Findings = schema.Limit(c.Findings)
 	j := judgement{
 		Document: c.Document, Digest: c.Digest, Findings: c.Findings, Positions: c.Positions, Policies: len(schema.PolicyFiles(set.files)) > 0,
-		Counts: c.Counts,
+		Counts: c.Counts, Separate: c.Separate, Bytes: set.bytes,
 	}
 	if c.Registry != nil {
 		j.Generation = c.Registry.Directory.Generation
@@ -83,6 +85,10 @@ type compileReply struct {
 // the child's own bounds.
 func (r *compileReply) clean() {
 	r.Findings = schema.Limit(r.Findings)
+	r.cleanDescription()
+}
+
+func (r *compileReply) cleanDescription() {
 	r.Author, r.Subject = fleet.OneLine(r.Author, maxHeader), fleet.OneLine(r.Subject, maxHeader)
 	for key, value := range r.Trailers {
 		r.Trailers[key] = fleet.OneLine(value, maxTrailer)
@@ -98,12 +104,20 @@ const (
 // stepPositions are the places that judging one step against another speaks of; the rest stays in the child.
 func stepPositions(all map[string]schema.Position) map[string]schema.Position {
 	out := map[string]schema.Position{}
-	for _, path := range []string{"service_directory.generation", "service_directory.authority", "service_directory", "hosts", "policies"} {
-		if p, ok := all[path]; ok {
+	for path, p := range all {
+		if stepPosition(path) {
 			out[path] = p
 		}
 	}
 	return out
+}
+
+func stepPosition(path string) bool {
+	switch path {
+	case "service_directory.generation", "service_directory.authority", "service_directory", "hosts", "policies":
+		return true
+	}
+	return false
 }
 
 // describe reads a commit without its files.
