@@ -105,3 +105,52 @@ func edit(t *rapid.T, d map[string]any) {
 		d["hosts"] = map[string]any{}
 	}
 }
+
+// TestReplace puts other hosts and another generation into documents, canonical ones as Replace asks for.
+func TestReplace(t *testing.T) {
+	t.Parallel()
+	replaced := 0
+	rapid.Check(t, func(t *rapid.T) {
+		directory := map[string]any{"generation": 1, "authority": map[string]any{"host": "h0"}, "services": map[string]any{}}
+		d := map[string]any{"hosts": map[string]any{}, "service_directory": directory, "trust": map[string]any{}}
+		for range rapid.IntRange(0, 12).Draw(t, "edits") {
+			edit(t, d)
+		}
+		before, err := json.Marshal(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		values, there := map[HostName][]byte{}, true
+		hosts, _ := d["hosts"].(map[string]any)
+		for range rapid.IntRange(0, 2).Draw(t, "hosts") {
+			name := fmt.Sprintf("h%d", rapid.IntRange(0, 5).Draw(t, "host"))
+			value := map[string]any{"zone": rapid.SampledFrom([]string{"new", `}"`}).Draw(t, "zone")}
+			if values[HostName(name)], err = json.Marshal(value); err != nil {
+				t.Fatal(err)
+			}
+			if _, known := hosts[name]; known {
+				hosts[name] = value
+			} else {
+				there = false
+			}
+		}
+		g := Generation(rapid.SampledFrom([]int{0, 7, 1 << 40}).Draw(t, "generation"))
+		if directory, ok := d["service_directory"].(map[string]any); ok && g > 0 {
+			directory["generation"] = g
+		}
+		after, err := json.Marshal(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, ok := Replace(before, values, g)
+		if ok && !there || ok && string(out) != string(after) {
+			t.Fatalf("got %s\nwant %s", out, after)
+		}
+		if ok && len(values) > 0 {
+			replaced++
+		}
+	})
+	if replaced == 0 {
+		t.Error("nothing was ever replaced: the test says nothing")
+	}
+}
