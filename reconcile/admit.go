@@ -133,7 +133,10 @@ func (w *walk) step(s source.Step, offer source.Offer) {
 		w.unreadable(s, offered)
 		return
 	}
-	registry, err := fleet.Decode(s.Document)
+	registry, err := s.Registry, error(nil)
+	if registry == nil {
+		registry, err = fleet.DecodeAfter(w.trail.previous.Registry, w.trail.previous.Document, s.Document)
+	}
 	if err != nil {
 		w.refuse(ruleDocument, s.Commit, err.Error(), s.Findings)
 		return

@@ -3,7 +3,6 @@ package schema
 import (
 	"bytes"
 	"fmt"
-	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -22,8 +21,8 @@ const (
 	maxNodes      = 50_000
 	maxFields     = 5_000
 
-	// maxDocument bounds what a few lines of comprehensions may become. 10,000 hosts need two thirds of it.
-	maxDocument = 12 << 20
+	// MaxDocument is the largest document, in bytes: it bounds what a few lines of comprehensions may become. 10,000 hosts need two thirds of it.
+	MaxDocument = 12 << 20
 )
 
 const (
@@ -32,7 +31,6 @@ const (
 )
 
 var (
-	component   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 	lfsPointer  = []byte("version https://git-lfs.github.com/spec/")
 	byteOrder   = []byte("\xef\xbb\xbf")
 	mergeMarker = regexp.MustCompile(`(?m)^(<{7} |>{7} |\|{7} )`)
@@ -127,7 +125,7 @@ func gateNames(files []File) []fleet.Finding {
 			out = append(out, hinted(refusal(RuleModule, at, "", "the file is in cue.mod, where it could change what a registry means"), hintModule))
 			continue
 		}
-		for p := f.Path; p != "."; p = path.Dir(p) {
+		for p := f.Path; p != ""; p = p[:max(0, strings.LastIndexByte(p, '/'))] {
 			lower := strings.ToLower(p)
 			if other, ok := folded[lower]; ok && other != p {
 				out = append(out, hinted(refusal(RuleCaseFold, at, "", sayCaseFold(p, other)), hintRename))
@@ -150,11 +148,22 @@ func unsafePath(p string) string {
 		if part == "" || part == "." || part == ".." {
 			return "it is not a clean path inside the repository"
 		}
-		if !component.MatchString(strings.TrimLeft(part, "._")) {
+		if !component(strings.TrimLeft(part, "._")) {
 			return fmt.Sprintf("the name %q is not made of letters, digits, dots, underscores and hyphens", part)
 		}
 	}
 	return ""
+}
+
+// component reports whether a name is ^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$.
+func component(name string) bool {
+	for i := range len(name) {
+		c := name[i]
+		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9') && (i == 0 || c != '.' && c != '_' && c != '-') {
+			return false
+		}
+	}
+	return name != "" && len(name) <= 128
 }
 
 func strayModule(p string) bool {

@@ -1,7 +1,6 @@
 package schema
 
 import (
-	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
@@ -45,13 +44,64 @@ func keyOf(kind string, parts ...string) Key {
 
 // facts is what is kept of a leaf: all that its bytes alone decide. The fragment follows as it is.
 type facts struct {
-	Size    int      `json:"-"`
-	Kind    string   `json:"k"`
-	Name    string   `json:"n"`
-	Literal bool     `json:"l,omitempty"`
-	Reads   []string `json:"r,omitempty"`
-	At      [2]int   `json:"a"` // line and column of the entry's label
-	Places  [][2]int `json:"p"` // those of the entry's position, then of the fields around it, inner ones first
+	size    int
+	kind    string
+	name    string
+	literal bool
+	reads   []string
+	places  [][2]int // line and column: of the entry's label, of its position, then of the fields around it, inner ones first
+}
+
+// encode writes facts as numbers and counted strings: ten thousand of them are read for every change.
+func (f facts) encode() []byte {
+	out := binary.BigEndian.AppendUint32(nil, uint32(f.size))
+	texts := append([]string{f.kind, f.name}, f.reads...)
+	literal := uint64(0)
+	if f.literal {
+		literal = 1
+	}
+	out = binary.AppendUvarint(binary.AppendUvarint(out, literal), uint64(len(texts)))
+	for _, text := range texts {
+		out = append(binary.AppendUvarint(out, uint64(len(text))), text...)
+	}
+	out = binary.AppendUvarint(out, uint64(len(f.places)))
+	for _, at := range f.places {
+		out = binary.AppendUvarint(binary.AppendUvarint(out, uint64(at[0])), uint64(at[1]))
+	}
+	return out
+}
+
+// decodeFacts is the reverse of encode; what is behind the facts is the rest.
+func decodeFacts(raw []byte) (f facts, rest []byte, ok bool) {
+	number := func() int {
+		n, size := binary.Uvarint(raw)
+		ok = ok && size > 0 && n <= maxTotalBytes
+		if !ok {
+			return 0
+		}
+		raw = raw[size:]
+		return int(n)
+	}
+	if ok = len(raw) >= sizeBytes; !ok {
+		return facts{}, nil, false
+	}
+	f.size, raw = int(binary.BigEndian.Uint32(raw)), raw[sizeBytes:]
+	f.literal = number() == 1
+	var texts []string
+	for n := number(); n > 0 && ok; n-- {
+		size := number()
+		if ok = ok && size <= len(raw); ok {
+			texts, raw = append(texts, string(raw[:size])), raw[size:]
+		}
+	}
+	for n := number(); n > 0 && ok; n-- {
+		f.places = append(f.places, [2]int{number(), number()})
+	}
+	if !ok || len(texts) < 2 || len(f.places) == 0 {
+		return facts{}, nil, false
+	}
+	f.kind, f.name, f.reads = texts[0], texts[1], texts[2:]
+	return f, raw, true
 }
 
 func factsKey(id string) Key { return keyOf("leaf", id) }
@@ -91,18 +141,14 @@ const sizeBytes = 4
 
 func factsOf(c Cache, id string) (f facts, fragment []byte, ok bool) {
 	raw, ok := c.Get(factsKey(id))
-	if !ok || len(raw) < sizeBytes {
+	if !ok {
 		return facts{}, nil, false
 	}
-	head, fragment, _ := bytes.Cut(raw[sizeBytes:], []byte("\n"))
+	f, fragment, ok = decodeFacts(raw)
 	if len(fragment) == 0 {
 		fragment = nil
 	}
-	if json.Unmarshal(head, &f) != nil {
-		return facts{}, nil, false
-	}
-	f.Size = int(binary.BigEndian.Uint32(raw))
-	return f, fragment, true
+	return f, fragment, ok
 }
 
 // keepFacts keeps what a leaf is, and where it declares its entry. Only a leaf that nothing is wrong with is kept, so that no finding is
@@ -112,15 +158,11 @@ func (c *compiler) keepFacts(s source, own index) {
 	if c.cache == nil || s.id == "" || !owned {
 		return
 	}
-	f := facts{Size: len(s.data), Kind: s.leaf.kind, Name: s.leaf.name, Literal: s.literal, Reads: s.reads, At: [2]int{at.Line, at.Column}}
+	f := facts{size: len(s.data), kind: s.leaf.kind, name: s.leaf.name, literal: s.literal, reads: s.reads, places: [][2]int{{at.Line, at.Column}}}
 	for p := FieldPath(s.leaf.path()...); p != ""; p = parentPath(p) {
-		f.Places = append(f.Places, [2]int{own[p].Line, own[p].Column})
+		f.places = append(f.places, [2]int{own[p].Line, own[p].Column})
 	}
-	head, err := json.Marshal(f)
-	if err == nil {
-		size := binary.BigEndian.AppendUint32(nil, uint32(f.Size))
-		c.cache.Put(factsKey(s.id), slices.Concat(size, head, []byte("\n"), s.fragment))
-	}
+	c.cache.Put(factsKey(s.id), append(f.encode(), s.fragment...))
 }
 
 // recall is a file as it was when its bytes were last read, if they are known.
@@ -134,19 +176,19 @@ func (c *compiler) recall(f File) (s source, size int, ok bool) {
 		return source{}, 0, false
 	}
 	s = source{
-		path: f.Path, data: f.Data, id: id, leaf: leaf{kind: got.Kind, name: got.Name, literal: got.Literal},
-		literal: got.Literal, fragment: fragment, reads: got.Reads, known: true,
+		path: f.Path, data: f.Data, id: id, leaf: leaf{kind: got.kind, name: got.name, literal: got.literal},
+		literal: got.literal, fragment: fragment, reads: got.reads, known: true,
 	}
 	if !ownerOf(f.Path).owns(s.leaf.path()) {
 		return source{}, 0, false // content is known, and is in the wrong place
 	}
-	s.at = Position{File: f.Path, Line: got.At[0], Column: got.At[1]}
+	s.at = Position{File: f.Path, Line: got.places[0][0], Column: got.places[0][1]}
 	p := FieldPath(s.leaf.path()...)
-	for _, at := range got.Places {
+	for _, at := range got.places[1:] {
 		c.where.index.add(p, Position{File: f.Path, Line: at[0], Column: at[1]})
 		p = parentPath(p)
 	}
-	return s, got.Size, true
+	return s, got.size, true
 }
 
 // memo computes the keys of units. Its zero value knows none.

@@ -7,14 +7,15 @@ import (
 	"maps"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 )
 
 const (
-	// chunkFiles is how many literal leaves share one evaluation: enough to spread the cost of the shared files, few enough to stay
-	// clear of what is quadratic in the evaluator.
-	chunkFiles = 100
+	// chunkFiles is how many literal leaves share one evaluation: enough to spread the cost of the schema and the shared files, few enough
+	// to keep a context small. Twice as many, or half, take about as long; a hundred take more time and twice the memory.
+	chunkFiles = 20
 	// maxShared is how many shared files are worth evaluating again with every chunk.
 	maxShared = 64
 	// maxStepwise is how many shared files with expressions are begun one by one, so that the one that does not end can be named.
@@ -110,6 +111,7 @@ func (c *compiler) run(p plan) result {
 		c.findings.add(c.explain(shared.err)...)
 		return result{}
 	}
+	c.apart = c.separate(p, shared)
 	out := result{registry: shared.registry, entries: map[entryKey][]byte{}}
 	p.entries = c.withoutKnown(p, m, out)
 	c.counts.Evaluated += len(p.entries)
@@ -291,11 +293,11 @@ func appendTree(out []byte, v any) ([]byte, error) {
 			if i > 0 {
 				out = append(out, ',')
 			}
-			name, err := encode(label)
-			if err != nil {
+			var err error
+			if out, err = appendLabel(out, label); err != nil {
 				return nil, err
 			}
-			out = append(append(out, name...), ':')
+			out = append(out, ':')
 			if raw, ok := x[label].(json.RawMessage); ok {
 				out = append(out, raw...)
 				continue
@@ -308,6 +310,15 @@ func appendTree(out []byte, v any) ([]byte, error) {
 	}
 	raw, err := encode(v)
 	return append(out, raw...), err
+}
+
+// appendLabel encodes a name; an encoder for each of ten thousand plain ones would take longer than everything around it.
+func appendLabel(out []byte, label string) ([]byte, error) {
+	if !strings.ContainsFunc(label, func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }) {
+		return append(append(append(out, '"'), label...), '"'), nil
+	}
+	name, err := encode(label)
+	return append(out, name...), err
 }
 
 // child is the object under a key, made if it is not there.

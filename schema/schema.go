@@ -97,6 +97,8 @@ type Compiled struct {
 	Unowned []Unowned
 	// Counts says how much was evaluated.
 	Counts Counts
+	// Separate: the change of one host's file, or of the generation's, changes that host or the generation and nothing else; see [ChangeOf].
+	Separate bool
 	// Err says that Options.Read failed; there is no document then, and the findings are not all.
 	Err error
 
@@ -118,7 +120,7 @@ func Compile(files []File, o Options) Compiled {
 }
 
 func newCompiler(o Options) *compiler {
-	c := &compiler{options: o, evaluate: evaluateCUE, session: func() func(unit) fragments { return newSession().evaluate }, shape: schemaShape(), literal: schemaLiteral(), cache: o.Cache, largest: maxDocument}
+	c := &compiler{options: o, evaluate: evaluateCUE, session: func() func(unit) fragments { return newSession().evaluate }, shape: schemaShape(), literal: schemaLiteral(), cache: o.Cache, largest: MaxDocument}
 	c.where = &places{shape: c.shape, index: index{}, pending: map[entryKey][]source{}, read: c.loaded}
 	return c
 }
@@ -135,6 +137,7 @@ type compiler struct {
 	cache    Cache
 	known    map[string]source // files that the cache knows, by path
 	largest  int               // bytes of the document
+	apart    bool              // see Compiled.Separate
 	whole    bool              // evaluate everything as one instance, whatever the files allow
 	shape    *shape
 	files    map[string][]byte
@@ -164,7 +167,7 @@ func (c *compiler) compile(files []File) Compiled {
 	if out.Findings.Refuses() || out.Err != nil {
 		return out
 	}
-	out.Document, out.Digest, out.Registry = document, Digest(document), registry
+	out.Document, out.Digest, out.Registry, out.Separate = document, Digest(document), registry, c.apart
 	return out
 }
 

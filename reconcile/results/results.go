@@ -51,6 +51,7 @@ type Cache struct {
 }
 
 type record struct {
+	key   Key
 	value []byte
 	sum   [sumSize]byte
 	age   byte
@@ -113,9 +114,9 @@ func (c *Cache) parse(raw []byte) {
 		if uint64(size) > uint64(len(raw)-head) {
 			return
 		}
-		r := &record{age: raw[sha256.Size], value: raw[head : head+int(size) : head+int(size)]}
+		r := &record{key: Key(raw[:sha256.Size]), age: raw[sha256.Size], value: raw[head : head+int(size) : head+int(size)]}
 		copy(r.sum[:], raw[head-sumSize:head])
-		c.records[Key(raw[:sha256.Size])] = r
+		c.records[r.key] = r
 		raw = raw[head+int(size):]
 	}
 }
@@ -138,7 +139,7 @@ func (c *Cache) Get(k Key) ([]byte, bool) {
 
 // Put keeps a value, which must not be changed afterwards.
 func (c *Cache) Put(k Key, value []byte) {
-	c.records[k] = &record{value: value, sum: sum(k, value), state: used}
+	c.records[k] = &record{key: k, value: value, sum: sum(k, value), state: used}
 	c.news = true
 }
 
@@ -146,7 +147,8 @@ func sum(k Key, value []byte) (out [sumSize]byte) {
 	h := sha256.New()
 	h.Write(k[:])
 	h.Write(value)
-	copy(out[:], h.Sum(nil))
+	var all [sha256.Size]byte
+	copy(out[:], h.Sum(all[:0]))
 	return out
 }
 
@@ -163,44 +165,46 @@ func (c *Cache) Save() error {
 		return nil
 	}
 	c.sweep()
-	out := append([]byte(magic), c.version[:]...)
-	for _, k := range c.kept() {
-		r := c.records[k]
-		out = append(append(out, k[:]...), r.age)
+	kept := c.kept()
+	size := len(magic) + len(c.version)
+	for _, r := range kept {
+		size += head + len(r.value)
+	}
+	if size > maxFile {
+		return nil
+	}
+	out := append(append(make([]byte, 0, size), magic...), c.version[:]...)
+	for _, r := range kept {
+		out = append(append(out, r.key[:]...), r.age)
 		out = binary.BigEndian.AppendUint32(out, uint32(len(r.value)))
 		out = append(append(out, r.sum[:]...), r.value...)
-	}
-	if len(out) > maxFile {
-		return nil
 	}
 	c.news = false
 	return durable.Folder{Path: c.folder}.Replace(File, out, 0o600)
 }
 
 // kept ages the records and lists those that stay, the used ones first.
-func (c *Cache) kept() []Key {
-	var keys []Key
+func (c *Cache) kept() []*record {
+	all := make([]*record, 0, len(c.records))
 	size := 0
-	for k, r := range c.records {
+	for _, r := range c.records {
 		if r.state == used {
 			r.age, size = 0, size+len(r.value)
 		} else if r.age++; r.age > maxAge {
 			continue
 		}
-		keys = append(keys, k)
+		all = append(all, r)
 	}
-	slices.SortFunc(keys, func(a, b Key) int {
-		return cmp.Or(cmp.Compare(c.records[a].age, c.records[b].age), bytes.Compare(a[:], b[:]))
-	})
+	slices.SortFunc(all, func(a, b *record) int { return cmp.Or(cmp.Compare(a.age, b.age), bytes.Compare(a.key[:], b.key[:])) })
 	room := max(size, spare)
-	for i, k := range keys {
-		if r := c.records[k]; r.age > 0 {
+	for i, r := range all {
+		if r.age > 0 {
 			if room -= len(r.value) + head; room < 0 {
-				return keys[:i]
+				return all[:i]
 			}
 		}
 	}
-	return keys
+	return all
 }
 
 // sweep removes what writers that were killed long ago left behind.

@@ -34,7 +34,8 @@ type child struct {
 	// Each is written by one reading goroutine and read after it has been joined.
 	last   Progress
 	status byte
-	reply  []byte
+	reply  []byte // the JSON
+	beside []byte // the attachment
 	tooBig bool
 	words  stderrEnds
 }
@@ -141,17 +142,17 @@ func (c *child) readReply() {
 	if _, err := io.ReadFull(c.stdout, frame[:]); err != nil {
 		return
 	}
-	size := binary.BigEndian.Uint64(frame[1:])
-	if size > uint64(c.limits.Output) {
+	size, beside, most := binary.BigEndian.Uint64(frame[1:]), binary.BigEndian.Uint64(frame[9:]), uint64(c.limits.Output)
+	if size > most || beside > most-size {
 		c.tooBig = true
 		c.kill()
 		return
 	}
-	buf := make([]byte, size)
+	buf := make([]byte, size+beside)
 	if _, err := io.ReadFull(c.stdout, buf); err != nil {
 		return
 	}
-	c.status, c.reply = frame[0], buf
+	c.status, c.reply, c.beside = frame[0], buf[:size], buf[size:]
 	if n, _ := io.CopyN(io.Discard, c.stdout, 1); n != 0 {
 		c.tooBig = true
 		c.kill()
@@ -221,6 +222,9 @@ func (c *child) decode(reply any) error {
 	case frameReply:
 		if err := json.Unmarshal(c.reply, reply); err != nil {
 			return fmt.Errorf("cannot read the reply of the evaluation process: %w", err)
+		}
+		if a, ok := reply.(Attached); ok && len(c.beside) > 0 {
+			*a.Attachment() = c.beside
 		}
 		return nil
 	case frameError:

@@ -81,6 +81,8 @@ func (l Limits) apply() error {
 			return fmt.Errorf("cannot set the %s limit of the evaluation: %w", r.name, err)
 		}
 	}
+	// A child is gone before its garbage matters: the collector may be lazy, as long as there is room.
+	debug.SetGCPercent(200)
 	// The collector starts to work hard before the hard limit is met, and a runaway recursion ends while there is room to say so.
 	debug.SetMemoryLimit(int64(l.Data / 4 * 3))
 	debug.SetMaxStack(int(l.Data / 4))

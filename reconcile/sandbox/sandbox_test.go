@@ -50,6 +50,30 @@ func TestReplyAndProgressArriveUnchanged(t *testing.T) {
 	}
 }
 
+type attached struct {
+	Text   string
+	beside []byte
+}
+
+func (a *attached) Attachment() *[]byte { return &a.beside }
+
+func TestAttachmentArrivesUnchanged(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{0, 1, 300_000} { // the last is more than a pipe holds
+		var reply attached
+		if err := runner(t, sandbox.Limits{}).Run(t.Context(), "attach", request{N: n, Text: "beside"}, &reply, nil); err != nil {
+			t.Fatal(err)
+		}
+		if reply.Text != "beside" || string(reply.beside) != strings.Repeat("<\x00", n) || (reply.beside == nil) != (n == 0) {
+			t.Errorf("%d: reply changed on the way: %q, %d bytes", n, reply.Text, len(reply.beside))
+		}
+	}
+	var ignored struct{ Text string }
+	if err := runner(t, sandbox.Limits{}).Run(t.Context(), "attach", request{N: 1, Text: "alone"}, &ignored, nil); err != nil || ignored.Text != "alone" {
+		t.Errorf("a reply that asks for no attachment: %q, %v", ignored.Text, err)
+	}
+}
+
 type rawJSON []byte
 
 func (r *rawJSON) UnmarshalJSON(b []byte) error { *r = append((*r)[:0], b...); return nil }
@@ -101,6 +125,7 @@ func TestLimitsNameWhatEndedTheWork(t *testing.T) {
 		{"stack", sandbox.Limits{Data: 128 << 20}, 0, sandbox.LimitMemory, "evaluation limit: memory (stack), 128 MiB, in phase evaluation, last begun hosts/deep.cue"},
 		{"spin", sandbox.Limits{CPU: time.Second}, 0, sandbox.LimitCPU, "evaluation limit: cpu, 1 s, in phase evaluation, last begun hosts/spin.cue"},
 		{"flood", sandbox.Limits{Output: 1 << 20}, 2 << 20, sandbox.LimitOutput, "evaluation limit: output, 1 MiB, in phase evaluation, last begun big.cue"},
+		{"attach", sandbox.Limits{Output: 1 << 20}, 1 << 20, sandbox.LimitOutput, "evaluation limit: output, 1 MiB, in phase evaluation, last begun big.cue"},
 		{"file", sandbox.Limits{File: 1 << 20}, 0, sandbox.LimitFile, "evaluation limit: file, 1 MiB, in phase pack, last begun file:///remote"},
 	} {
 		t.Run(tc.task, func(t *testing.T) {

@@ -25,12 +25,18 @@ type header struct {
 	Size   int    `json:"size"`
 }
 
-// A reply is one frame: its status, its size in eight bytes, then so many bytes of JSON.
+// A reply is one frame: its status, the size of its JSON and of its attachment in eight bytes each, then the two.
 const (
-	frameHead  = 9
+	frameHead  = 17
 	frameReply = 'r' // the task's reply
 	frameError = 'e' // a TaskError
 )
+
+// Attached is a reply with bytes of which nothing has to be read on the way: they cross beside its JSON, which must not hold them, as they
+// are. An empty attachment arrives as nil.
+type Attached interface {
+	Attachment() *[]byte
+}
 
 // kindLimit starts the kind of a task error that says which limit ended the work.
 const kindLimit = "sandbox-limit:"
@@ -104,15 +110,22 @@ func answer(stdout io.Writer, status byte, v any) int {
 	var body bytes.Buffer
 	body.Write(make([]byte, frameHead))
 	enc := json.NewEncoder(&body)
-	enc.SetEscapeHTML(false) // embedded documents must arrive byte for byte
+	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
 		return protocolFailure(fmt.Errorf("cannot encode the reply: %w", err))
 	}
+	var attachment []byte
+	if a, ok := v.(Attached); ok {
+		attachment = *a.Attachment()
+	}
 	frame := body.Bytes()
 	frame[0] = status
-	binary.BigEndian.PutUint64(frame[1:frameHead], uint64(len(frame)-frameHead))
-	if _, err := stdout.Write(frame); err != nil {
-		return protocolFailure(err)
+	binary.BigEndian.PutUint64(frame[1:], uint64(len(frame)-frameHead))
+	binary.BigEndian.PutUint64(frame[9:], uint64(len(attachment)))
+	for _, part := range [][]byte{frame, attachment} {
+		if _, err := stdout.Write(part); err != nil {
+			return protocolFailure(err)
+		}
 	}
 	return exitDone
 }

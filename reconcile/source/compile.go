@@ -2,7 +2,6 @@ package source
 
 import (
 	"context"
-	"encoding/json"
 	"strings"
 	"time"
 
@@ -18,14 +17,19 @@ import (
 
 // judgement is what the evaluation of one set of files says.
 type judgement struct {
-	Document   json.RawMessage            `json:"document,omitempty"` // canonical, so that it crosses the pipe byte for byte
+	Document   []byte                     `json:"-"` // canonical; it crosses the pipe beside the JSON
 	Digest     string                     `json:"digest,omitempty"`
 	Generation fleet.Generation           `json:"generation,omitempty"`
 	Findings   fleet.Findings             `json:"findings,omitempty"`
 	Positions  map[string]schema.Position `json:"positions,omitempty"`
 	Policies   bool                       `json:"policies,omitempty"` // there are policies of the fleet's own
 	Counts     schema.Counts              `json:"counts"`
+	Separate   bool                       `json:"separate,omitempty"` // as [schema.Compiled] says
+	Bytes      int64                      `json:"bytes,omitempty"`    // of all files of a tree, also of those that are not read
 }
+
+// Attachment makes a judgement [sandbox.Attached].
+func (j *judgement) Attachment() *[]byte { return &j.Document }
 
 // judge compiles files and judges the result by itself. It runs in the child only.
 func (e evaluation) judge(set fileSet, cache *results.Cache, p func(sandbox.Progress)) (judgement, error) {
@@ -52,7 +56,7 @@ func (e evaluation) judge(set fileSet, cache *results.Cache, p func(sandbox.Prog
 	c.Findings = schema.Limit(c.Findings)
 	j := judgement{
 		Document: c.Document, Digest: c.Digest, Findings: c.Findings, Positions: c.Positions, Policies: len(schema.PolicyFiles(set.files)) > 0,
-		Counts: c.Counts,
+		Counts: c.Counts, Separate: c.Separate, Bytes: set.bytes,
 	}
 	if c.Registry != nil {
 		j.Generation = c.Registry.Directory.Generation
@@ -81,6 +85,10 @@ type compileReply struct {
 // the child's own bounds.
 func (r *compileReply) clean() {
 	r.Findings = schema.Limit(r.Findings)
+	r.cleanDescription()
+}
+
+func (r *compileReply) cleanDescription() {
 	r.Author, r.Subject = fleet.OneLine(r.Author, maxHeader), fleet.OneLine(r.Subject, maxHeader)
 	for key, value := range r.Trailers {
 		r.Trailers[key] = fleet.OneLine(value, maxTrailer)
@@ -96,12 +104,20 @@ const (
 // stepPositions are the places that judging one step against another speaks of; the rest stays in the child.
 func stepPositions(all map[string]schema.Position) map[string]schema.Position {
 	out := map[string]schema.Position{}
-	for _, path := range []string{"service_directory.generation", "service_directory.authority", "service_directory", "hosts", "policies"} {
-		if p, ok := all[path]; ok {
+	for path, p := range all {
+		if stepPosition(path) {
 			out[path] = p
 		}
 	}
 	return out
+}
+
+func stepPosition(path string) bool {
+	switch path {
+	case "service_directory.generation", "service_directory.authority", "service_directory", "hosts", "policies":
+		return true
+	}
+	return false
 }
 
 // describe reads a commit without its files.

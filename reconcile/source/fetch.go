@@ -62,12 +62,15 @@ type fetchRequest struct {
 	Remote    Remote    `json:"remote"`
 	Deadlines Deadlines `json:"deadlines"`
 	Store     string    `json:"store,omitempty"`
-	Tip       string    `json:"tip,omitempty"` // the tip of an earlier listing: nothing is asked when the store has it
+	Tip       string    `json:"tip,omitempty"`      // the tip of an earlier listing: nothing is asked when the store has it
+	Held      string    `json:"held,omitempty"`     // the held commit, to say in Next how the tip follows on it
+	Separate  bool      `json:"separate,omitempty"` // the held commit's registry is [schema.Compiled.Separate]
 }
 
 type fetchReply struct {
-	Tip   string `json:"tip"`
-	Packs int    `json:"packs"` // packs of the store now
+	Tip   string     `json:"tip"`
+	Packs int        `json:"packs"` // packs of the store now
+	Next  *nextReply `json:"next,omitempty"`
 }
 
 // list asks the remote for its branch's tip.
@@ -125,7 +128,11 @@ func fetch(ctx context.Context, r fetchRequest, p func(sandbox.Progress)) (fetch
 	if err := f.st.SetReference(plumbing.NewHashReference(r.Remote.mirror(), tip)); err != nil {
 		return fetchReply{}, storeFailure(ctx, err, PhaseStore)
 	}
-	return fetchReply{Tip: tip.String(), Packs: countPacks(r.Store)}, nil
+	out := fetchReply{Tip: tip.String(), Packs: countPacks(r.Store)}
+	if r.Held != "" {
+		out.Next = next(ctx, f.st, tip, plumbing.NewHash(r.Held), r.Separate)
+	}
+	return out, nil
 }
 
 type fetcher struct {

@@ -30,6 +30,7 @@ type Git struct {
 	vouched  *vouched                  // the last answer about signatures; nil when there is none to keep
 	retry    int                       // polls until what is not final is judged again; 0: everything is final
 	hopeless *hopeless                 // nil when there is none
+	base     *base                     // of a commit that the next one can be compared with; nil when there is none
 	packs    int                       // of the store, when last written
 
 	maxSteps int // of one offer
@@ -127,6 +128,9 @@ func (g *Git) settle(held Anchor) {
 	if held.Restart {
 		g.last = nil
 	}
+	if g.base != nil && g.base.step.Commit != held.Commit {
+		g.base = nil
+	}
 	if held.Restart || g.resume.held != held.Commit {
 		g.resume = resume{}
 	}
@@ -184,12 +188,20 @@ func (g *Git) rebuild(ctx context.Context, tip string, held Anchor, damage error
 
 // read brings tip into the store, relates it to what is held and judges the commits between.
 func (g *Git) read(ctx context.Context, tip string, held Anchor) (Offer, error) {
-	tip, err := g.fetch(ctx, tip)
+	fetched, err := g.fetch(ctx, tip, held)
 	if err != nil {
 		return Offer{}, err
 	}
-	offer, commits, err := g.relate(ctx, tip, held)
-	if err != nil {
+	tip = fetched.Tip
+	var offer Offer
+	var commits []string
+	if n := fetched.Next; n != nil && g.after(held) == "" {
+		offer, commits = Offer{Tip: tip, Descends: true, MergeBase: held.Commit, Policies: n.Policies}, []string{tip}
+		n.About.cleanDescription()
+		if b, ok := g.base.after(tip, n); ok {
+			g.verdicts[tip], g.base = verdict{step: b.step, final: true}, b
+		}
+	} else if offer, commits, err = g.relate(ctx, tip, held); err != nil {
 		return Offer{}, err
 	}
 	known := make(map[string]verdict, len(commits))
@@ -274,11 +286,20 @@ func (g *Git) step(ctx context.Context, commit string) (_ verdict, lasting bool,
 		return verdict{}, false, &Error{Phase: PhaseEvaluation, Remote: g.opts.Remote.URL, Kind: KindInternal, Cause: err.Error(), Err: err}
 	}
 	reply.clean()
-	return verdict{step: Step{
-		Commit: commit, Parent: reply.Parent, Time: reply.Time, Author: reply.Author, Subject: reply.Subject, Trailers: reply.Trailers,
-		Document: reply.Document, Digest: reply.Digest, Generation: reply.Generation, Findings: reply.Findings, Positions: reply.Positions,
-		Policies: reply.Policies,
-	}, final: final}, lasting, nil
+	s := stepOf(commit, &reply)
+	if reply.Separate && len(s.Findings) == 0 && !s.Policies && final && lasting {
+		if s.Registry, err = fleet.Decode(s.Document); err == nil {
+			g.base = &base{step: s, bytes: reply.Bytes}
+		}
+	}
+	return verdict{step: s, final: final}, lasting, nil
+}
+
+func stepOf(commit string, r *compileReply) Step {
+	return Step{
+		Commit: commit, Parent: r.Parent, Time: r.Time, Author: r.Author, Subject: r.Subject, Trailers: r.Trailers,
+		Document: r.Document, Digest: r.Digest, Generation: r.Generation, Findings: r.Findings, Positions: r.Positions, Policies: r.Policies,
+	}
 }
 
 // lastingOf says how long the end of an evaluation that is a verdict stands.
@@ -321,25 +342,29 @@ func (g *Git) list(ctx context.Context) (string, error) {
 }
 
 // fetch fills the store; a store that is not there is first made beside its place.
-func (g *Git) fetch(ctx context.Context, tip string) (string, error) {
+func (g *Git) fetch(ctx context.Context, tip string, held Anchor) (fetchReply, error) {
 	if g.missing() {
-		return g.cloneTip(ctx, tip)
+		tip, err := g.cloneTip(ctx, tip)
+		return fetchReply{Tip: tip}, err
 	}
 	if err := g.fault(FaultFetch); err != nil {
-		return "", g.storeError(err)
+		return fetchReply{}, g.storeError(err)
 	}
-	return g.fetchInto(ctx, g.opts.Store, tip)
+	return g.fetchInto(ctx, g.opts.Store, tip, held)
 }
 
-func (g *Git) fetchInto(ctx context.Context, dir, tip string) (string, error) {
+func (g *Git) fetchInto(ctx context.Context, dir, tip string, held Anchor) (fetchReply, error) {
 	d := g.opts.Deadlines
-	request := fetchRequest{Remote: g.opts.Remote, Deadlines: d, Store: dir, Tip: tip}
+	request := fetchRequest{
+		Remote: g.opts.Remote, Deadlines: d, Store: dir, Tip: tip,
+		Held: held.Commit, Separate: g.base != nil && g.base.step.Commit == held.Commit,
+	}
 	var reply fetchReply
 	if err := g.network(ctx, taskFetch, request, &reply, d.listing()+d.Pack+childSlack); err != nil {
-		return "", err
+		return fetchReply{}, err
 	}
 	g.packs = reply.Packs
-	return reply.Tip, nil
+	return reply, nil
 }
 
 // childSlack is what a child may take beyond its network's deadlines before it is killed.

@@ -43,6 +43,7 @@ type fileSet struct {
 	files []schema.File
 	ids   map[string]string // git's names of the contents, by path
 	read  func(path string) ([]byte, error)
+	bytes int64 // of all files of a git tree
 }
 
 // withNames is a set of files whose contents have git's names.
@@ -91,11 +92,11 @@ func buildID() string {
 
 // treeSet reads the CUE files of a git tree, but for those that the cache knows. When there are findings no file has been read.
 func treeSet(st *filesystem.Storage, root plumbing.Hash, cache *results.Cache, p func(sandbox.Progress)) (fileSet, fleet.Findings, error) {
-	blobs, findings, err := listTree(st, root, cache, p)
+	blobs, total, findings, err := listTree(st, root, cache, p)
 	if err != nil || len(findings) > 0 {
 		return fileSet{}, findings, err
 	}
-	set := fileSet{ids: make(map[string]string, len(blobs))}
+	set := fileSet{ids: make(map[string]string, len(blobs)), bytes: total}
 	hashes := make(map[string]plumbing.Hash, len(blobs))
 	set.read = func(path string) ([]byte, error) { return readNamed(st, blob{path: path, hash: hashes[path]}, p) }
 	for _, b := range blobs {

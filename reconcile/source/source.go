@@ -31,8 +31,9 @@ type Step struct {
 	Author         string // `name <mail>`, as the author wrote it: not verified
 	Subject        string
 	Trailers       map[string]string
-	Document       []byte // canonical JSON; nil when the commit does not compile
-	Digest         string // SHA-256 of Document, in hex
+	Document       []byte          // canonical JSON; nil when the commit does not compile
+	Registry       *fleet.Registry // Document decoded; nil when nobody needed it yet
+	Digest         string          // SHA-256 of Document, in hex
 	Generation     fleet.Generation
 	Findings       fleet.Findings // of the document by itself; judging it against another one is the fence's
 	// Positions says where the commit gives service_directory.generation, service_directory.authority, service_directory, hosts and

@@ -78,7 +78,8 @@ func (g *Git) cloneTip(ctx context.Context, tip string) (string, error) {
 	if err := os.Mkdir(fresh, 0o700); err != nil {
 		return "", g.storeError(err)
 	}
-	tip, err := g.fetchInto(ctx, fresh, tip)
+	reply, err := g.fetchInto(ctx, fresh, tip, Anchor{})
+	tip = reply.Tip
 	if err == nil {
 		err = g.place(fresh)
 	}

@@ -55,6 +55,7 @@ func task[Request, Reply any](f func(context.Context, Request, func(sandbox.Prog
 		if err := json.Unmarshal(raw, &r); err != nil {
 			return nil, fmt.Errorf("cannot read the request: %w", err)
 		}
-		return f(ctx, r, p)
+		reply, err := f(ctx, r, p)
+		return &reply, err
 	}
 }

@@ -252,7 +252,7 @@ func TestVouchLong(t *testing.T) {
 	tip := r.commit("signed", map[string]string{"services/s1.cue": "package fleet\n"})
 	chain := strings.Fields(r.git("rev-list", "--first-parent", "--reverse", first+"..main"))
 	g := poller(t, r.dir)
-	if _, err := g.fetch(t.Context(), tip); err != nil {
+	if _, err := g.fetch(t.Context(), tip, Anchor{}); err != nil {
 		t.Fatal(err)
 	}
 	begun := time.Now()

@@ -65,15 +65,15 @@ type Previous struct {
 	Provenance fleet.Provenance `json:"provenance"`
 }
 
-// envelope is the content of a slot: one document that can be verified without any other file.
+// envelope is the content of a slot, but for its last member `document`, canonical JSON byte for byte: one document that can be verified
+// without any other file.
 type envelope struct {
 	Commit     string           `json:"commit"`
 	Generation fleet.Generation `json:"generation"`
-	Digest     string           `json:"digest"` // SHA-256 of Document
+	Digest     string           `json:"digest"` // SHA-256 of the document
 	Provenance fleet.Provenance `json:"provenance"`
 	AdmittedAt time.Time        `json:"admitted_at"`
 	Checksum   string           `json:"checksum"` // of the other members; see sum
-	Document   json.RawMessage  `json:"document"` // canonical JSON, byte for byte
 }
 
 func digest(data []byte) string {
@@ -146,42 +146,80 @@ func decodeHeld(raw []byte) (*Held, error) {
 	return &h, nil
 }
 
+// documentField is where the document begins in what encodeSlot writes. No string holds these bytes: there the quotes are escaped.
+const documentField = `,"document":`
+
 // encodeSlot makes the content of a slot, and reads it back: a slot that would not verify is refused before it replaces anything.
 func encodeSlot(s *fleet.Snapshot) ([]byte, error) {
 	e := envelope{
-		Commit: s.Commit, Generation: s.Generation(), Digest: s.Digest,
-		Provenance: s.Provenance, AdmittedAt: s.AdmittedAt.UTC(), Document: s.Document,
+		Commit: s.Commit, Generation: s.Generation(), Digest: s.Digest, Provenance: s.Provenance, AdmittedAt: s.AdmittedAt.UTC(),
 	}
-	head := e
-	head.Document = nil
-	raw, err := json.Marshal(head)
+	head, err := json.Marshal(e)
 	if err != nil {
 		return nil, err
 	}
-	if e.Checksum, err = sum(raw); err != nil {
+	if e.Checksum, err = sum(head); err != nil {
 		return nil, err
 	}
-	// An encoder without HTML escaping copies the document byte for byte; anything else would change its digest.
-	var out bytes.Buffer
-	enc := json.NewEncoder(&out)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(e); err != nil {
+	if head, err = json.Marshal(e); err != nil {
 		return nil, err
 	}
-	_, err = decodeSlot(out.Bytes())
-	return out.Bytes(), err
+	// The document goes in as it is: an encoder would read all of it, and whatever it changed would change the digest.
+	out := make([]byte, 0, len(head)+len(documentField)+len(s.Document)+len("}\n"))
+	out = append(append(append(out, head[:len(head)-1]...), documentField...), s.Document...)
+	out = append(out, "}\n"...)
+	head, document, ok := cutSlot(out)
+	if !ok || !bytes.Equal(document, s.Document) {
+		return nil, errors.New("the slot would not hold the document")
+	}
+	_, err = slotOf(head, document, func(document []byte) (*fleet.Registry, error) {
+		return fleet.DecodeAfter(s.Registry, s.Document, document)
+	})
+	return out, err
 }
 
-// decodeSlot verifies a slot and decodes its document.
+// cutSlot cuts the content of a slot, as encodeSlot writes it, into the record without its document and the document. It looks at no byte
+// of the document.
+func cutSlot(raw []byte) (head, document []byte, ok bool) {
+	i := bytes.Index(raw, []byte(documentField))
+	whole := bytes.TrimSuffix(raw, []byte("\n"))
+	if i < 0 || !bytes.HasSuffix(whole, []byte("}")) {
+		return nil, nil, false
+	}
+	head = append(bytes.Clone(raw[:i]), '}')
+	document = whole[i+len(documentField) : len(whole)-1]
+	return head, document, json.Valid(head) && bytes.HasPrefix(document, []byte("{"))
+}
+
+// decodeSlot verifies a slot and decodes its document. What the cut does not understand is read as any JSON: another build may write the
+// members in another order.
 func decodeSlot(raw []byte) (*fleet.Snapshot, error) {
+	if head, document, ok := cutSlot(raw); ok {
+		if s, err := slotOf(head, document, fleet.Decode); err == nil {
+			return s, nil
+		}
+	}
+	var whole struct {
+		Document json.RawMessage `json:"document"`
+	}
+	if len(raw) > 0 {
+		if err := json.Unmarshal(raw, &whole); err != nil {
+			return nil, err
+		}
+	}
+	return slotOf(raw, whole.Document, fleet.Decode)
+}
+
+// slotOf verifies a record and its document, and decodes the latter.
+func slotOf(record, document []byte, decode func([]byte) (*fleet.Registry, error)) (*fleet.Snapshot, error) {
 	var e envelope
-	if err := verified(raw, &e, &e.Checksum); err != nil {
+	if err := verified(record, &e, &e.Checksum); err != nil {
 		return nil, err
 	}
-	if got := digest(e.Document); got != e.Digest {
+	if got := digest(document); got != e.Digest {
 		return nil, fmt.Errorf("the document has digest %s where the slot says %s", got, e.Digest)
 	}
-	r, err := fleet.Decode(e.Document)
+	r, err := decode(document)
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +227,7 @@ func decodeSlot(raw []byte) (*fleet.Snapshot, error) {
 		return nil, fmt.Errorf("the document has generation %d where the slot says %d", r.Directory.Generation, e.Generation)
 	}
 	return &fleet.Snapshot{
-		Commit: e.Commit, Digest: e.Digest, Document: e.Document, Registry: r,
+		Commit: e.Commit, Digest: e.Digest, Document: document, Registry: r,
 		AdmittedAt: e.AdmittedAt, Provenance: e.Provenance,
 	}, nil
 }

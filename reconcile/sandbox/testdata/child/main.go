@@ -119,6 +119,10 @@ func tasks() map[string]sandbox.Task {
 			time.Sleep(time.Hour)
 			return nil, nil
 		}),
+		"attach": with(func(r request, p func(sandbox.Progress)) (any, error) {
+			p(sandbox.Progress{Phase: "evaluation", File: "big.cue"})
+			return &attached{Text: r.Text, beside: []byte(strings.Repeat("<\x00", r.N))}, nil
+		}),
 		"leave": with(func(_ request, p func(sandbox.Progress)) (any, error) {
 			c := exec.Command("sleep", "3600")
 			c.Stdout = os.Stdout
@@ -129,6 +133,13 @@ func tasks() map[string]sandbox.Task {
 		}),
 	}
 }
+
+type attached struct {
+	Text   string
+	beside []byte
+}
+
+func (a *attached) Attachment() *[]byte { return &a.beside }
 
 func descend(n int) int { return n + descend(n+1) }
 
