@@ -36,8 +36,9 @@ test: packages ## run the suite (at most 10 minutes)
 .PHONY: soak
 soak: packages ## run what needs repetition: everything once under the race detector, kill loops, fuzzing (at most 35 minutes)
 	env -u STADO_SOAK CGO_ENABLED=1 $(GO) test -p $(PARALLEL) -race -shuffle=on -timeout 25m ./...
-	repeated=$$(grep -rl --include='*_test.go' STADO_SOAK . | xargs -r dirname | sort -u); \
-	[[ -z $$repeated ]] || STADO_SOAK=1 CGO_ENABLED=0 $(GO) test -p 1 -count=1 -timeout 25m $$repeated
+	files=$$(grep -rl --include='*_test.go' STADO_SOAK .); \
+	tests=$$(sed -nE 's/^func (Test[A-Za-z0-9_]*)\(.*/\1/p' $$files | paste -sd '|'); \
+	STADO_SOAK=1 CGO_ENABLED=0 $(GO) test -p 1 -count=1 -timeout 25m -run "^($$tests)$$" $$(dirname $$files | sort -u)
 	.ci/fuzz 20s
 
 .PHONY: bench
