@@ -96,6 +96,8 @@ func TestReviewPeers(t *testing.T) {
 		h.Authority = names
 		return authority.Peer{Host: host, Held: h, Relation: r}
 	}
+	moved := peer("a1", 6, "new", authority.Forked)
+	moved.Held.Epoch = mine.Epoch + 1
 	for _, c := range []struct {
 		name  string
 		peers []authority.Peer
@@ -120,6 +122,7 @@ func TestReviewPeers(t *testing.T) {
 		},
 		{"another history of the same generation", []authority.Peer{peer("a1", 7, "new", authority.Forked)}, authority.DutyDispute, "a1", ""},
 		{"another history, behind", []authority.Peer{peer("a1", 6, "new", authority.Forked)}, authority.DutyServe, "", ""},
+		{"another history, behind, in which the role has moved", []authority.Peer{moved}, authority.DutyDispute, "a1", ""},
 		{"a successor and another history", []authority.Peer{peer("a1", 9, "a1", authority.Forked), peer("a2", 8, "new", authority.Ahead)}, authority.DutyStepDown, "a2", ""},
 		{"one that cannot be compared", []authority.Peer{peer("a1", 9, "new", authority.Unknown)}, authority.DutyServe, "", ""},
 	} {

@@ -29,14 +29,16 @@ type Review struct {
 	Sentence string         // of DutyStepDown and DutyDispute
 }
 
-// ReviewPeers finds the duty. A newer registry of this host's own history comes before a fork: it is adopted, and the fork is judged from there.
+// ReviewPeers finds the duty. A newer registry of this host's own history comes before a fork: it is adopted, and the fork is judged from
+// there. A fork counts when its number is not below, and when the role has moved in it once more: then this host's own later commits are
+// what nobody takes.
 func ReviewPeers(held Head, peers []Peer) Review {
 	var newer, fork Peer
 	for _, p := range peers {
 		switch {
 		case p.Relation == Ahead && p.Held.Generation > max(held.Generation, newer.Held.Generation):
 			newer = p
-		case p.Relation == Forked && p.Held.Generation >= held.Generation && p.Held.Generation > fork.Held.Generation:
+		case p.Relation == Forked && (p.Held.Generation >= held.Generation || p.Held.Epoch > held.Epoch) && p.Held.Generation > fork.Held.Generation:
 			fork = p
 		}
 	}
