@@ -33,8 +33,8 @@ type Runner struct {
 // FirstFile is the child's descriptor of the first of Runner.Files.
 const FirstFile = 4
 
-// Run has the child do task with request and stores its reply in reply, a pointer for [json.Unmarshal] that may be [Attached]. p, which may be nil, is called
-// from one goroutine for each progress report and never after Run has returned.
+// Run has the child do task with request and stores its reply in reply, a pointer for [json.Unmarshal] that may be [Attached]. p, which may
+// be nil, is called from one goroutine for each progress report and never after Run has returned.
 //
 // The error is a [*LimitError], a [*TaskError], a [*CrashError], the context's own error, or one that says why no child could be
 // started. When it returns, the child and every process of its group are gone.

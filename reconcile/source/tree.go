@@ -134,8 +134,8 @@ type treeGate struct {
 	sizes map[plumbing.Hash]int64 // of what was looked at: many names may mean one object
 }
 
-// listTree takes a git tree through the gates and lists its CUE files, with the size of all. Findings say what is refused; an error says that the store could not
-// be read.
+// listTree takes a git tree through the gates and lists its CUE files, with the size of all. Findings say what is refused; an error says
+// that the store could not be read.
 func listTree(st *filesystem.Storage, root plumbing.Hash, cache *results.Cache, p func(sandbox.Progress)) ([]blob, int64, fleet.Findings, error) {
 	g := &treeGate{st: st, cache: cache, sizes: map[plumbing.Hash]int64{}}
 	p(sandbox.Progress{Phase: PhaseRead, File: "/"})
