@@ -88,7 +88,7 @@ func (a *app) acceptReset(ctx context.Context, f accepting) (err error) {
 	}
 	defer func() { err = errors.Join(err, q.close()) }()
 	if q.store == nil {
-		return refused(noState(q.home))
+		return refused(noRegistry(q.home))
 	}
 	asked, err := q.askReset(f)
 	if err == nil {

@@ -128,14 +128,14 @@ func (a *app) ownStore() (st *store.Store, home string, err error) {
 		return nil, "", err
 	}
 	if _, err := os.Stat(home); err != nil {
-		return nil, home, noState(home)
+		return nil, home, noRegistry(home)
 	}
 	st, err = store.Open(filepath.Join(home, registryFolder), nil)
 	return st, home, err
 }
 
-func noState(home string) error {
-	return fmt.Errorf("there is no state directory %s: no agent has run there (name another one: --home)", home)
+func noRegistry(home string) error {
+	return fmt.Errorf("no agent has kept a registry in %s (name another state directory: --home)", home)
 }
 
 func (a *app) answerSuspension(ctx context.Context, r suspendReceipt, asJSON bool) error {
