@@ -79,6 +79,13 @@ func (t SSHTarget) bare(destination, host string) (SSHTarget, error) {
 	return t, nil
 }
 
+// As is the destination with another user.
+func (d Destination) As(user string) (Destination, error) {
+	out := Destination(user + "@" + string(d)[strings.LastIndexByte(string(d), '@')+1:])
+	_, err := out.Parse()
+	return out, err
+}
+
 // Login is the user of the target, or the login name of whoever runs the program.
 func (t SSHTarget) Login() (string, error) {
 	if t.User != "" {

@@ -87,29 +87,18 @@ func (a *app) bootstrap(ctx context.Context, f bootstrapFlags, name fleet.HostNa
 	if err != nil {
 		return channelExit(err)
 	}
-	answer := bootstrapReceipt{Host: name, Status: "unchanged", Path: path, Steps: []bootstrap.Step{}}
-	for _, s := range plan {
-		answer.Status = "installed"
-		if f.dryRun {
-			answer.Status = statusPlanned
-		} else if _, _, err := ask(ctx, t, s.Words, s.Stdin); err != nil {
-			return channelExit(fmt.Errorf("host %s: %s of %s: %w (run it again: what is done stays)", name, s.Action, s.Path, err))
-		}
-		if s.Silent {
-			continue
-		}
-		answer.Steps = append(answer.Steps, s)
-		if !f.asJSON {
-			fmt.Fprintf(a.stdout, "%-9s  %s (%s)\n", s.Action, s.Path, s.Detail)
-		}
+	answer := bootstrapReceipt{Host: name, Status: "unchanged", Path: path}
+	if answer.Steps, err = a.carryOut(ctx, t, plan, f.dryRun, f.asJSON); err != nil {
+		return err
 	}
-	switch {
-	case f.asJSON:
+	if len(plan) > 0 {
+		answer.Status = statusOf(f.dryRun, "installed")
+	}
+	if f.asJSON {
 		return asRefused(a.printJSON(answer))
-	case len(answer.Steps) == 0:
+	}
+	if len(answer.Steps) == 0 {
 		fmt.Fprintf(a.stdout, "host %s is as wanted: nothing to change\n", name)
-	case f.dryRun:
-		fmt.Fprintf(a.stderr, "host %s: a dry run, nothing was changed\n", name)
 	}
 	return nil
 }

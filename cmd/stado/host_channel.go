@@ -15,6 +15,7 @@ import (
 	"stado.internal/stado/agent/config"
 	"stado.internal/stado/agent/status"
 	"stado.internal/stado/fleet"
+	"stado.internal/stado/reconcile/bootstrap"
 	"stado.internal/stado/reconcile/openssh"
 	"stado.internal/stado/reconcile/remote"
 )
@@ -33,12 +34,13 @@ known_hosts, unless --ssh-known-hosts names the file of the only keys that are t
 
 // channelFlags say how the verbs of the host channel reach a host.
 type channelFlags struct {
-	registry, key, knownHosts, config string
-	dryRun                            bool
+	registry, login, key, knownHosts, config string
+	dryRun                                   bool
 }
 
 func (f *channelFlags) flags(c *cobra.Command) {
 	c.Flags().StringVar(&f.registry, "registry", "", "registry repository whose files declare the host (default: the registry that this host holds)")
+	c.Flags().StringVar(&f.login, "login", "", "user to log in as (default: the one that the registry declares)")
 	c.Flags().StringVar(&f.key, "ssh-key", "", "private key for the host, readable by its owner only; nothing else is offered")
 	c.Flags().StringVar(&f.knownHosts, "ssh-known-hosts", "", "file of the only host keys that are trusted; it is never written")
 	c.Flags().StringVar(&f.config, "ssh-config", "", "configuration that ssh reads in place of yours")
@@ -65,7 +67,9 @@ func (a *app) target(ctx context.Context, f channelFlags, name fleet.HostName) (
 	t.Channel = openssh.Channel{Host: string(name), Local: isHere(registry, name), Avoid: a.avoidHeld(ctx)}
 	switch {
 	case host.SSH != "":
-		t.Paths = remote.Paths(host)
+		if t.Paths, err = f.paths(host); err != nil {
+			return target{}, misused(err)
+		}
 	case !t.Local:
 		return target{}, refused(&openssh.Unreachable{Host: string(name)})
 	}
@@ -90,6 +94,21 @@ func (a *app) target(ctx context.Context, f channelFlags, name fleet.HostName) (
 		}
 	}
 	return t, nil
+}
+
+// paths are the declared ways to a host, with the user of --login.
+func (f channelFlags) paths(host fleet.Host) ([]remote.Path, error) {
+	out := remote.Paths(host)
+	for i := range out {
+		if f.login == "" {
+			continue
+		}
+		var err error
+		if out[i].Destination, err = out[i].Destination.As(f.login); err != nil {
+			return nil, fmt.Errorf("--login: %w", err)
+		}
+	}
+	return out, nil
 }
 
 // ownersOnly refuses a secret that others can use.
@@ -209,4 +228,34 @@ func within(ctx context.Context, d time.Duration, what string) (context.Context,
 		return context.WithCancel(ctx)
 	}
 	return context.WithTimeoutCause(ctx, d, fmt.Errorf("%s did not end within %s (give it more: --timeout)", what, d))
+}
+
+// carryOut carries a plan out on a host, or with dryRun shows it, and gives the steps that are told of.
+func (a *app) carryOut(ctx context.Context, t target, plan []bootstrap.Step, dryRun, quiet bool) ([]bootstrap.Step, error) {
+	told := []bootstrap.Step{}
+	for _, s := range plan {
+		if !dryRun {
+			if _, _, err := ask(ctx, t, s.Words, s.Stdin); err != nil {
+				return nil, channelExit(fmt.Errorf("host %s: %s of %s: %w (run it again: what is done stays)", t.name, s.Action, s.Path, err))
+			}
+		}
+		if s.Silent {
+			continue
+		}
+		told = append(told, s)
+		if !quiet {
+			fmt.Fprintf(a.stdout, "%-9s  %s (%s)\n", s.Action, s.Path, s.Detail)
+		}
+	}
+	if dryRun && !quiet && len(told) > 0 {
+		fmt.Fprintf(a.stderr, "host %s: a dry run, nothing was changed\n", t.name)
+	}
+	return told, nil
+}
+
+func statusOf(dryRun bool, done string) string {
+	if dryRun {
+		return statusPlanned
+	}
+	return done
 }

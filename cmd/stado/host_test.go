@@ -101,8 +101,16 @@ func TestHostVerbs(t *testing.T) {
 	flags := []string{"--registry", fleet, "--ssh-key", d.Identity, "--ssh-known-hosts", d.KnownHosts, "--ssh-config", filepath.Join(dir, "ssh-config")}
 	verbs := map[string][]string{
 		"exec":      {"--", "true"},
+		"account":   {"--dry-run", "--key", filepath.Join(dir, "key.pub")},
 		"bootstrap": {"--dry-run", "--init", "none", "--root", filepath.Join(dir, "root"), "--repository", "https://git.example.net/fleet.git"},
+		"recover":   {"--dry-run", "--root", filepath.Join(dir, "box")},
 	}
+	if os.Geteuid() == 0 { // else it is refused
+		verbs["reboot"] = []string{"--dry-run"}
+	}
+	remotetest.WritePublic(t, filepath.Join(dir, "key.pub"), d.Key.PublicKey())
+	file("box/usr/local/bin/stado", "", 0o644)
+	file("box/var/lib/stado/agent.cue", "", 0o644)
 	for host, want := range map[string]string{
 		"port":  "ssh://" + d.User + "@127.0.0.1:" + strconv.Itoa(d.Port),
 		"plain": d.User + "@named",

@@ -52,7 +52,7 @@ repository; an agent on each host admits its commits and relays connections to t
 		group("authority", "Serve the registry from this host", newAuthorityInit(a), newAuthorityStatus(a)),
 		group("hostkey", "The SSH keys of hosts, and what is known of them", newHostKeyShow(a), newHostKeyPin(a)),
 		group("placement", "Route services to hosts", newPlacementMove(a)),
-		group("host", "Declare hosts and work on them", newHostAdd(a), newHostBootstrap(a), newHostExec(a)),
+		group("host", "Declare hosts and work on them", newHostAdd(a), newHostBootstrap(a), newHostAccount(a), newHostExec(a), newHostRecover(a), newHostReboot(a)),
 		group("schema", "The registry schema of this version", newSchemaExport(a)),
 	)
 	return root

@@ -25,6 +25,14 @@ type Key struct {
 	Fingerprint string
 }
 
+// Line is an SSH key as authorized_keys has it, type and base64; empty for a PGP key.
+func (k Key) Line() string {
+	if k.SSH == nil {
+		return ""
+	}
+	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(k.SSH)))
+}
+
 // The lines around a PGP key.
 const (
 	pgpBegin = "-----BEGIN PGP PUBLIC KEY BLOCK-----"

@@ -1,5 +1,5 @@
-// Package bootstrap decides what brings a host from nothing to a running agent: it compares what is wanted with what the host says of
-// itself, and gives the steps between the two, each as a line for the host's shell with its input. It carries nothing out.
+// Package bootstrap decides what brings a host to a running agent, from nothing or after a failure: it compares what is wanted with what the
+// host says of itself, and gives the steps between the two, each as a line for the host's shell with its input. It carries nothing out.
 package bootstrap
 
 import (
@@ -52,12 +52,20 @@ type Config struct {
 // rootPattern is what can stand in a shell line, a unit and CUE without quotes.
 var rootPattern = regexp.MustCompile(`^(/|(/[A-Za-z0-9_.+-]+)+)$`)
 
+// CheckRoot refuses a root that cannot be one.
+func (w Wanted) CheckRoot() error {
+	if !rootPattern.MatchString(w.Root) || path.Clean(w.Root) != w.Root {
+		return errors.New(sayBadRoot(w.Root))
+	}
+	return nil
+}
+
 // Check refuses what cannot be wanted.
 func (w Wanted) Check() error {
-	switch {
-	case !rootPattern.MatchString(w.Root) || path.Clean(w.Root) != w.Root:
-		return errors.New(sayBadRoot(w.Root))
-	case w.Init != InitSystemd && w.Init != InitNone:
+	if err := w.CheckRoot(); err != nil {
+		return err
+	}
+	if w.Init != InitSystemd && w.Init != InitNone {
 		return errors.New(sayBadInit(w.Init))
 	}
 	_, err := machineOf(w.Binary)
@@ -71,6 +79,8 @@ func (w Wanted) Home() string { return w.below("/var/lib/stado") }
 
 // Program is the program's file on the host.
 func (w Wanted) Program() string { return w.below("/usr/local/bin/stado") }
+
+func (w Wanted) settingsFile() string { return path.Join(w.Home(), "agent.cue") }
 
 func (w Wanted) unitFile() string { return w.below("/etc/systemd/system/stado.service") }
 
@@ -106,7 +116,7 @@ func (w Wanted) files(h Facts) ([]file, error) {
 	if err != nil {
 		return nil, err
 	}
-	out = append(out, file{path: path.Join(w.Home(), "agent.cue"), data: settings, mode: 0o600, ours: true})
+	out = append(out, file{path: w.settingsFile(), data: settings, mode: 0o600, ours: true})
 	if w.Init == InitSystemd {
 		unit, err := w.unit(h)
 		if err != nil {

@@ -41,7 +41,10 @@ type Facts struct {
 	Unusable        []string // what stands where a file belongs and is none that can be read
 	Agent           int      // pid of the agent that runs on the state directory; 0 for none
 	Systemd         bool
-	Enabled, Active bool // of the unit
+	Enabled, Active bool   // of the unit
+	Boot            string // changes with every start of the host; "" where the system does not say
+	Said            string // by the agent's own status, as JSON; or why there is none
+	Log             string // the last line that the agent has logged
 }
 
 // Stat is what is known of one file.
@@ -55,6 +58,18 @@ type Stat struct {
 // ParseFacts reads the answer to [Wanted.Look]. What a login prints beside it is passed over.
 func ParseFacts(answer string) (Facts, error) {
 	f := Facts{UID: -1, Files: map[string]Stat{}}
+	err := eachFact(answer, f.take)
+	if err == nil && (f.System == "" || f.Machine == "" || f.UID < 0 || f.Login == "") {
+		err = errors.New(sayBadAnswer(answer))
+	}
+	if err != nil {
+		return Facts{}, err
+	}
+	return f, nil
+}
+
+// eachFact gives the facts of a complete answer.
+func eachFact(answer string, take func(name, value string) error) error {
 	ended := false
 	for line := range strings.Lines(answer) {
 		fact, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "stado-fact ")
@@ -66,14 +81,14 @@ func ParseFacts(answer string) (Facts, error) {
 			ended = true
 			continue
 		}
-		if err := f.take(name, value); err != nil {
-			return Facts{}, err
+		if err := take(name, value); err != nil {
+			return errors.New(sayBadFact(name, value))
 		}
 	}
-	if !ended || f.System == "" || f.Machine == "" || f.UID < 0 || f.Login == "" {
-		return Facts{}, errors.New(sayBadAnswer(answer))
+	if !ended {
+		return errors.New(sayBadAnswer(answer))
 	}
-	return f, nil
+	return nil
 }
 
 func (f *Facts) take(name, value string) (err error) {
@@ -112,11 +127,14 @@ func (f *Facts) take(name, value string) (err error) {
 		f.Enabled = true
 	case "active":
 		f.Active = true
+	case "boot":
+		f.Boot = value
+	case "said":
+		f.Said += value + "\n"
+	case "log":
+		f.Log = value
 	}
-	if err != nil {
-		return errors.New(sayBadFact(name, value))
-	}
-	return nil
+	return err
 }
 
 var errFact = errors.New("not a fact")

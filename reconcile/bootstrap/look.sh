@@ -9,6 +9,7 @@ fact machine "$(uname -m)"
 fact uid "$(id -u)"
 fact login "$(id -un)"
 fact group "$(id -gn)"
+[ -r /proc/sys/kernel/random/boot_id ] && fact boot "$(cat /proc/sys/kernel/random/boot_id)"
 for tool in cat chmod chown mkdir mktemp mv rm sha256sum stat; do
 	command -v "$tool" >/dev/null 2>&1 || fact missing "$tool"
 done

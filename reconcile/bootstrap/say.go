@@ -36,7 +36,7 @@ func sayForeignMachine(host, machine string, program elf.Machine) string {
 }
 
 func sayMissing(host string, tools []string) string {
-	return fmt.Sprintf("host %s has no %s (install coreutils there)", host, strings.Join(tools, ", "))
+	return fmt.Sprintf("host %s has no %s (install what provides it)", host, strings.Join(tools, ", "))
 }
 
 func sayUnusable(host string, files []string) string {
@@ -44,7 +44,7 @@ func sayUnusable(host string, files []string) string {
 }
 
 func sayNotRoot(host, login string) string {
-	return fmt.Sprintf("host %s lets us in as %s, who may not install a service (give a destination of root, or --root DIR with --init none for a directory of that account)", host, login)
+	return fmt.Sprintf("host %s lets us in as %s, who may not install a service (give a destination of root or --login root, or --root DIR with --init none for a directory of that account)", host, login)
 }
 
 func sayNoSystemd(host string) string {
@@ -53,4 +53,51 @@ func sayNoSystemd(host string) string {
 
 func sayForeign(host string, files []string) string {
 	return fmt.Sprintf("host %s: somebody else wrote %s (--replace replaces it; a unit is better changed by a drop-in, and agent.cue by flags)", host, strings.Join(files, ", "))
+}
+
+const sayStopped = "no agent runs"
+
+func sayRuns(state string, generation uint64, why string) string {
+	out := "the agent is " + state
+	if generation > 0 {
+		out += fmt.Sprintf(" at generation %d", generation)
+	}
+	if why != "" {
+		out += ": " + why
+	}
+	return out
+}
+
+func saySilent(pid int, said string) string {
+	if said = strings.TrimSpace(said); said != "" {
+		said = ": " + said
+	}
+	return fmt.Sprintf("the agent with pid %d does not answer%s", pid, said)
+}
+
+func sayNotInstalled(host, file string) string {
+	return fmt.Sprintf("host %s has no %s (run: stado host bootstrap %s)", host, file, host)
+}
+
+func sayNoReboot(host, login string) string {
+	return fmt.Sprintf("host %s lets us in as %s, who may not start it anew (give a destination of root, or --login root)", host, login)
+}
+
+func sayNoBoot(host string) string {
+	return fmt.Sprintf("host %s does not say since when it runs (/proc/sys/kernel/random/boot_id), so that its new start could not be seen", host)
+}
+
+func sayBadUser(user string) string {
+	return fmt.Sprintf("--user %q is no name of an account (write small letters, digits, - and _, 32 at most)", user)
+}
+
+func sayForeignAccount(host, login, user string) string {
+	return fmt.Sprintf("host %s lets us in as %s, who may not change the account %s (give --login root, or --login %s)", host, login, user, user)
+}
+
+func sayKeys(more, all int) string {
+	if more < 0 {
+		return fmt.Sprintf("%d removed, %d left", -more, all)
+	}
+	return fmt.Sprintf("%d added, now %d", more, all)
 }

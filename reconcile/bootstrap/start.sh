@@ -12,6 +12,7 @@ if running; then
 	kill -TERM "$old" || exit 1
 	while kill -0 "$old" 2>/dev/null; do
 		n=$((n + 1))
+		[ "$n" -ne 300 ] || kill -KILL "$old" # as systemd does after TimeoutStopSec
 		[ "$n" -le 600 ] || { echo "the agent with pid $old did not end within a minute" >&2 && exit 1; }
 		sleep 0.1
 	done
