@@ -4,24 +4,9 @@ import (
 	"slices"
 
 	"cuelang.org/go/cue/ast"
-	"cuelang.org/go/cue/parser"
 
 	"stado.internal/stado/fleet"
-	"stado.internal/stado/schema/literal"
 )
-
-// schemaLiteral is the embedded schema as far as its text alone can judge data.
-func schemaLiteral() *literal.Schema {
-	var files []*ast.File
-	for _, f := range Files() {
-		file, err := parser.ParseFile(schemaFile(f.Path), f.Data)
-		if err != nil {
-			panic(err) // the embedded schema; every test would fail
-		}
-		files = append(files, file)
-	}
-	return literal.New(files, "#Registry")
-}
 
 // literalFragment is the canonical JSON of a leaf of pure data, nil when the evaluator has to be asked.
 func (c *compiler) literalFragment(l leaf) []byte {

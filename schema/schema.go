@@ -120,7 +120,11 @@ func Compile(files []File, o Options) Compiled {
 }
 
 func newCompiler(o Options) *compiler {
-	c := &compiler{options: o, evaluate: evaluateCUE, session: func() func(unit) fragments { return newSession().evaluate }, shape: schemaShape(), literal: schemaLiteral(), cache: o.Cache, largest: MaxDocument}
+	text := schemaText()
+	c := &compiler{
+		options: o, evaluate: evaluateCUE, session: func() func(unit) fragments { return newSession().evaluate },
+		shape: schemaShape(text), literal: literal.New(text, "#Registry"), cache: o.Cache, largest: MaxDocument,
+	}
 	c.where = &places{shape: c.shape, index: index{}, pending: map[entryKey][]source{}, read: c.loaded}
 	return c
 }

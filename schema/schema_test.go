@@ -178,7 +178,7 @@ func TestEveryFieldIsDocumented(t *testing.T) {
 		walk(p+".*", s.pattern)
 		walk(p+".*", s.element)
 	}
-	s := schemaShape()
+	s := schemaShape(schemaText())
 	walk("registry", s)
 	if s.at([]string{"hosts", "a1", "service_resolver", "adapters", "3", "bind"}) == nil {
 		t.Error("the shape has no hosts.*.service_resolver.adapters.*.bind")

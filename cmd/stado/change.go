@@ -117,11 +117,14 @@ func (a *app) answerChange(f changing, out change.Outcome, receipt any, done, al
 	return nil
 }
 
-var identifier = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$`)
+// identifier is the form of names, which have at most maxName characters.
+var identifier = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$`)
+
+const maxName = 63
 
 // checkName refuses a name before it becomes part of a path; the schema says the same of every name in a document.
 func checkName(kind, name string) error {
-	if !identifier.MatchString(name) {
+	if len(name) > maxName || !identifier.MatchString(name) {
 		return fmt.Errorf("%s name %q is not an identifier (1 to 63 lower-case letters, digits, dots, hyphens or underscores, starting and ending with a letter or a digit)", kind, name)
 	}
 	return nil

@@ -13,12 +13,19 @@ const (
 	maxSentence = 4 * fleet.MaxText
 )
 
-// What travels between hosts is put into sentences and records, so each part has a form.
+// What travels between hosts is put into sentences and records, so each part has a form. Lengths are judged apart: repetitions that are
+// counted in an expression cost every start of the program milliseconds.
 var (
-	nameForm  = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]{0,251}[a-z0-9])?$`)
-	tokenForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
-	hexForm   = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
+	nameForm  = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$`)
+	tokenForm = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+	hexForm   = regexp.MustCompile(`^[0-9a-f]+$`)
 )
+
+func isName(s fleet.HostName) bool { return len(s) <= 253 && nameForm.MatchString(string(s)) }
+
+func isToken(s string) bool { return len(s) <= 64 && tokenForm.MatchString(s) }
+
+func isHex(s string) bool { return (len(s) == 40 || len(s) == 64) && hexForm.MatchString(s) }
 
 // ParseClaim reads a claim that another host sent.
 func ParseClaim(data []byte) (Claim, error) {
@@ -36,13 +43,13 @@ func (c Claim) bad() string {
 	switch {
 	case c.Generation == 0:
 		return "generation"
-	case !nameForm.MatchString(string(c.Mover)):
+	case !isName(c.Mover):
 		return "mover"
-	case !tokenForm.MatchString(c.Nonce):
+	case !isToken(c.Nonce):
 		return "nonce"
-	case !tokenForm.MatchString(c.Incarnation):
+	case !isToken(c.Incarnation):
 		return "incarnation"
-	case c.Through != "" && !nameForm.MatchString(string(c.Through)):
+	case c.Through != "" && !isName(c.Through):
 		return "through"
 	case c.Base.bad():
 		return "base"
@@ -67,17 +74,17 @@ func ParseAnswer(data []byte) (Answer, error) {
 
 func (a Answer) bad() string {
 	switch {
-	case !nameForm.MatchString(string(a.Host)):
+	case !isName(a.Host):
 		return "host"
-	case a.Nonce != "" && !tokenForm.MatchString(a.Nonce):
+	case a.Nonce != "" && !isToken(a.Nonce):
 		return "nonce"
 	case a.Granted && (a.Refused != "" || a.Recovering || a.Promised == nil || !a.Promised.of(a.Generation, Owner{a.Promised.Mover, a.Nonce})):
 		return "granted"
-	case a.Refused != "" && !tokenForm.MatchString(string(a.Refused)):
+	case a.Refused != "" && !isToken(string(a.Refused)):
 		return "refused"
 	case a.Held != (Head{}) && a.Held.bad():
 		return "held"
-	case a.Incarnation != "" && !tokenForm.MatchString(a.Incarnation):
+	case a.Incarnation != "" && !isToken(a.Incarnation):
 		return "incarnation"
 	case a.Promised != nil && a.Promised.bad():
 		return "promised"
@@ -86,14 +93,14 @@ func (a Answer) bad() string {
 }
 
 func (p Promise) bad() bool {
-	return !nameForm.MatchString(string(p.Mover)) || p.Nonce != "" && !tokenForm.MatchString(p.Nonce) ||
-		p.Incarnation != "" && !tokenForm.MatchString(p.Incarnation) || p.Base != (Head{}) && p.Base.bad() ||
-		p.Below.Generation > p.Generation || p.Below.Mover != "" && !nameForm.MatchString(string(p.Below.Mover)) || p.Ended != Standing && p.Ended != Released && p.Ended != Lapsed
+	return !isName(p.Mover) || p.Nonce != "" && !isToken(p.Nonce) ||
+		p.Incarnation != "" && !isToken(p.Incarnation) || p.Base != (Head{}) && p.Base.bad() ||
+		p.Below.Generation > p.Generation || p.Below.Mover != "" && !isName(p.Below.Mover) || p.Ended != Standing && p.Ended != Released && p.Ended != Lapsed
 }
 
 func (h Head) bad() bool {
-	return h.Generation == 0 || !hexForm.MatchString(h.Digest) || h.Commit != "" && !hexForm.MatchString(h.Commit) ||
-		h.Authority != "" && !nameForm.MatchString(string(h.Authority))
+	return h.Generation == 0 || !isHex(h.Digest) || h.Commit != "" && !isHex(h.Commit) ||
+		h.Authority != "" && !isName(h.Authority)
 }
 
 // ParseMove reads the record of a move from this host's disk.

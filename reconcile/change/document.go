@@ -35,7 +35,10 @@ const (
 	bindText  = "package fleet\n\nimport \"" + schema.ImportPath + "\"\n\nregistry: schema.#Registry\n"
 )
 
-var identifier = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$`)
+// identifier is the form of names, which have at most maxName characters.
+var identifier = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$`)
+
+const maxName = 63
 
 // ReadDocument judges a document as every agent would judge the registry that says it. What it refuses is named with its line in the
 // document, file being its name; a field that was retired is as unknown to a document as one that never was.
@@ -135,7 +138,7 @@ func hasOwnName(labels []string) bool {
 // fileFor is the file in which a part of the registry is expected; false when there is none.
 func fileFor(labels []string) (string, bool) {
 	name := labels[len(labels)-1]
-	if !identifier.MatchString(name) {
+	if len(name) > maxName || !identifier.MatchString(name) {
 		return "", false
 	}
 	switch {

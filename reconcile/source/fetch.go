@@ -128,6 +128,7 @@ func fetch(ctx context.Context, r fetchRequest, p func(sandbox.Progress)) (fetch
 	if err := f.st.SetReference(plumbing.NewHashReference(r.Remote.mirror(), tip)); err != nil {
 		return fetchReply{}, storeFailure(ctx, err, PhaseStore)
 	}
+	p(sandbox.Progress{Phase: PhaseRead, File: r.Remote.URL})
 	out := fetchReply{Tip: tip.String(), Packs: countPacks(r.Store)}
 	if r.Held != "" {
 		out.Next = next(ctx, f.st, tip, plumbing.NewHash(r.Held), r.Separate)

@@ -21,6 +21,7 @@ type Git struct {
 	opts Options
 	log  *slog.Logger
 	ssh  *sshHost // nil for a remote of another kind
+	http httpLister
 
 	mu       sync.Mutex
 	last     *memory                   // the last poll whose answer stays; nil when there is none
@@ -334,13 +335,6 @@ func verdictOf(err error) (fleet.Finding, bool) {
 	return fleet.Finding{}, false
 }
 
-func (g *Git) list(ctx context.Context) (string, error) {
-	request := fetchRequest{Remote: g.opts.Remote, Deadlines: g.opts.Deadlines}
-	var reply fetchReply
-	err := g.network(ctx, taskList, request, &reply, g.opts.Deadlines.listing()+childSlack)
-	return reply.Tip, err
-}
-
 // fetch fills the store; a store that is not there is first made beside its place.
 func (g *Git) fetch(ctx context.Context, tip string, held Anchor) (fetchReply, error) {
 	if g.missing() {
@@ -378,6 +372,11 @@ func (g *Git) run(ctx context.Context, task string, request, reply any, wall tim
 		runner.Limits.Wall = wall
 	}
 	var last sandbox.Progress
-	err := runner.Run(ctx, task, request, reply, func(p sandbox.Progress) { last = p })
+	err := runner.Run(ctx, task, request, reply, func(p sandbox.Progress) {
+		if p.Phase != last.Phase {
+			g.log.Debug("a phase of the read begins", "phase", p.Phase)
+		}
+		last = p
+	})
 	return asError(err, g.opts.Remote.URL, last)
 }

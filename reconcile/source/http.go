@@ -30,6 +30,12 @@ const (
 	retryWaitMax = time.Second
 )
 
+// A connection is kept for less time than servers and the boxes before them do, and headers have a bound of their own.
+const (
+	idleConnection = 55 * time.Second
+	maxHeaders     = 64 << 10
+)
+
 // httpWire reads a repository over smart HTTP.
 type httpWire struct {
 	remote  Remote
@@ -79,6 +85,7 @@ func retrying(roots *x509.CertPool, d Deadlines) *retryablehttp.Client {
 			TLSHandshakeTimeout: d.Handshake,
 			TLSClientConfig:     &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 			ForceAttemptHTTP2:   true,
+			IdleConnTimeout:     idleConnection, MaxIdleConnsPerHost: 1, MaxResponseHeaderBytes: maxHeaders,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
@@ -119,7 +126,7 @@ func authorities(file string) (*x509.CertPool, error) {
 }
 
 // credentials reads the credential file, which must be nobody else's to read. Its content never appears in an error.
-func credentials(file string) (transport.AuthMethod, error) {
+func credentials(file string) (githttp.AuthMethod, error) {
 	if file == "" {
 		return nil, nil
 	}
@@ -145,16 +152,16 @@ func credentials(file string) (transport.AuthMethod, error) {
 }
 
 // traced follows the phases of a request; after is the phase in which the remote's answer is awaited.
-func (w *httpWire) traced(ctx context.Context, after string) context.Context {
+func (t *tracker) traced(ctx context.Context, after string) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GetConn:           func(string) { w.tracker.set(PhaseConnect) },
-		TLSHandshakeStart: func() { w.tracker.set(PhaseHandshake) },
-		GotConn:           func(httptrace.GotConnInfo) { w.tracker.set(after) },
+		GetConn:           func(string) { t.set(PhaseConnect) },
+		TLSHandshakeStart: func() { t.set(PhaseHandshake) },
+		GotConn:           func(httptrace.GotConnInfo) { t.set(after) },
 	})
 }
 
 func (w *httpWire) advertise(ctx context.Context) (*packp.AdvRefs, error) {
-	adv, err := w.session.AdvertisedReferencesContext(w.traced(ctx, PhaseAdvertisement))
+	adv, err := w.session.AdvertisedReferencesContext(w.tracker.traced(ctx, PhaseAdvertisement))
 	if err != nil {
 		return nil, w.refusal(ctx, err)
 	}
@@ -162,7 +169,7 @@ func (w *httpWire) advertise(ctx context.Context) (*packp.AdvRefs, error) {
 }
 
 func (w *httpWire) pack(ctx context.Context, req *packp.UploadPackRequest) (io.ReadCloser, error) {
-	r, err := w.session.UploadPack(w.traced(ctx, PhasePack), req)
+	r, err := w.session.UploadPack(w.tracker.traced(ctx, PhasePack), req)
 	if err != nil {
 		return nil, w.refusal(ctx, err)
 	}
@@ -182,20 +189,33 @@ func (w *httpWire) refusal(ctx context.Context, err error) error {
 	case errors.Is(err, transport.ErrEmptyRemoteRepository):
 		return failure(KindEmpty, phase, remote, "the repository is empty")
 	case errors.Is(err, transport.ErrAuthenticationRequired):
-		return failure(KindAuthentication, PhaseAuthentication, remote, "the remote wants other credentials (401)")
+		return statusFailure(http.StatusUnauthorized, "", phase, remote)
 	case errors.Is(err, transport.ErrAuthorizationFailed):
-		return failure(KindAuthentication, PhaseAuthentication, remote, "the remote refuses these credentials (403)")
+		return statusFailure(http.StatusForbidden, "", phase, remote)
 	case errors.Is(err, transport.ErrRepositoryNotFound):
-		return failure(KindNotFound, phase, remote, "there is no such repository, or it is hidden from these credentials (404)")
+		return statusFailure(http.StatusNotFound, "", phase, remote)
 	}
 	var status *githttp.Err
 	if errors.As(err, &status) {
-		return failure(KindServer, phase, remote, "the remote answers "+status.Response.Status)
+		return statusFailure(status.Response.StatusCode, status.Response.Status, phase, remote)
 	}
 	if why, ok := strings.CutPrefix(err.Error(), "http redirect: "); ok {
 		return failure(KindRedirect, phase, remote, sayRedirect(repositoryOf(why[strings.LastIndexByte(why, ' ')+1:])))
 	}
 	return networkFailure(err, phase, remote)
+}
+
+// statusFailure classes an answer that is a refusal.
+func statusFailure(code int, status, phase, remote string) error {
+	switch code {
+	case http.StatusUnauthorized:
+		return failure(KindAuthentication, PhaseAuthentication, remote, "the remote wants other credentials (401)")
+	case http.StatusForbidden:
+		return failure(KindAuthentication, PhaseAuthentication, remote, "the remote refuses these credentials (403)")
+	case http.StatusNotFound:
+		return failure(KindNotFound, phase, remote, "there is no such repository, or it is hidden from these credentials (404)")
+	}
+	return failure(KindServer, phase, remote, "the remote answers "+status)
 }
 
 // networkFailure classes what the network and TLS say.

@@ -1,6 +1,6 @@
 // Package source reads registry repositories: it asks a remote for its branch, keeps a store of the branch's history, and gives every
 // new commit with its compiled document and verdict. All git and CUE work on bytes that others wrote happens in a limited child
-// process; the parent starts children, moves directories and compares names.
+// process; the parent reads the name of a branch's tip, starts children, moves directories and compares names.
 //
 // The store is a cache. Whatever is found wrong with it, it is moved aside and cloned anew; nothing that must survive is kept in it.
 package source

@@ -19,8 +19,8 @@ import (
 	"stado.internal/stado/reconcile/remote"
 )
 
-// An ssh remote is read by two processes. This one holds the connection and the key; the child holds what the remote's git says, and a
-// pipe to it. So hostile packs never meet a key, and a connection outlives the poll that made it.
+// An ssh remote is read by two processes. This one holds the connection and the key, and reads the name of the tip; the child holds what
+// else the remote's git says, and a pipe to it. So hostile packs never meet a key, and a connection outlives the poll that made it.
 
 // parseSSH judges the parts of an ssh URL.
 func parseSSH(u *url.URL, address string) (*url.URL, error) {
@@ -82,6 +82,7 @@ func newSSHHost(opts Options, log *slog.Logger) *sshHost {
 
 // Close ends the connection to the remote. No poll may stand or follow.
 func (g *Git) Close() {
+	g.http.close()
 	if g.ssh != nil {
 		g.ssh.client.Close()
 	}
@@ -99,29 +100,13 @@ func (g *Git) network(ctx context.Context, task string, request fetchRequest, re
 // hurry is what git at the other side has for its last words when the child has failed.
 const hurry = 2 * time.Second
 
-// carry starts git at the other side and has work talk to it through a socket. A git that does not end costs the connection.
-func (h *sshHost) carry(ctx context.Context, work func(end *os.File) error) error {
+// talk starts git at the other side and has work talk to it. A git that does not end costs the connection.
+func (h *sshHost) talk(ctx context.Context, work func(*remote.Session) error) error {
 	session, err := h.client.Exec(ctx, h.command)
 	if err != nil {
 		return h.refusal(ctx, err)
 	}
-	ours, theirs, err := socketPair()
-	if err != nil {
-		session.Abandon()
-		return &Error{Phase: PhaseExec, Remote: h.url, Kind: KindInternal, Cause: err.Error(), Err: err}
-	}
-	// What ends early on one side shows on the other, and in how git ends.
-	var carriers sync.WaitGroup
-	carriers.Go(func() {
-		_, _ = io.Copy(session, ours)
-		_ = session.CloseWrite()
-	})
-	carriers.Go(func() {
-		_, _ = io.Copy(ours, session)
-		_ = ours.CloseWrite()
-	})
-	failed := work(theirs)
-	_ = theirs.Close()
+	failed := work(session)
 	patience := h.deadlines.Exec
 	if failed != nil {
 		patience = hurry
@@ -130,12 +115,36 @@ func (h *sshHost) carry(ctx context.Context, work func(end *os.File) error) erro
 		session.Abandon()
 	}
 	exit, ended := session.Wait(ctx, patience)
-	_ = ours.Close()
-	carriers.Wait()
 	if failed == nil || ctx.Err() != nil {
 		return failed
 	}
 	return h.explain(failed, exit, ended)
+}
+
+// carry starts git at the other side and has work talk to it through a socket.
+func (h *sshHost) carry(ctx context.Context, work func(end *os.File) error) error {
+	ours, theirs, err := socketPair()
+	if err != nil {
+		return &Error{Phase: PhaseExec, Remote: h.url, Kind: KindInternal, Cause: err.Error(), Err: err}
+	}
+	// What ends early on one side shows on the other, and in how git ends.
+	var carriers sync.WaitGroup
+	defer carriers.Wait()
+	defer func() { _ = ours.Close() }()
+	defer func() { _ = theirs.Close() }()
+	return h.talk(ctx, func(session *remote.Session) error {
+		carriers.Go(func() {
+			_, _ = io.Copy(session, ours)
+			_ = session.CloseWrite()
+		})
+		carriers.Go(func() {
+			_, _ = io.Copy(ours, session)
+			_ = ours.CloseWrite()
+		})
+		failed := work(theirs)
+		_ = theirs.Close()
+		return failed
+	})
 }
 
 // socketPair is one connection between this process and a child.

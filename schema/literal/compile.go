@@ -2,7 +2,9 @@ package literal
 
 import (
 	"regexp"
+	"regexp/syntax"
 	"strconv"
+	"sync"
 
 	"cuelang.org/go/cue/ast"
 	"cuelang.org/go/cue/literal"
@@ -15,10 +17,12 @@ type compiler struct {
 	imported map[string]string   // import paths by the name that stands for them
 	done     map[string]node
 	depth    int
+	// expressions are those that the text holds.
+	expressions map[string]func() *regexp.Regexp
 }
 
 func newCompiler(files []*ast.File) *compiler {
-	c := &compiler{text: map[string]ast.Expr{}, imported: map[string]string{}, done: map[string]node{}}
+	c := &compiler{text: map[string]ast.Expr{}, imported: map[string]string{}, done: map[string]node{}, expressions: map[string]func() *regexp.Regexp{}}
 	for _, file := range files {
 		for _, d := range file.Decls {
 			switch x := d.(type) {
@@ -127,11 +131,13 @@ func (c *compiler) unary(x *ast.UnaryExpr, in *labels) node {
 		if !ok {
 			return unknown{}
 		}
-		expression, err := regexp.Compile(text)
-		if err != nil {
+		if _, err := syntax.Parse(text, syntax.Perl); err != nil {
 			return unknown{}
 		}
-		return match{expression: expression, negated: x.Op == token.NMAT}
+		if c.expressions[text] == nil {
+			c.expressions[text] = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
+		}
+		return match{expression: c.expressions[text], negated: x.Op == token.NMAT}
 	case token.GEQ, token.GTR, token.LEQ, token.LSS:
 		return c.bound(x, in)
 	}

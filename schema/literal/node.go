@@ -94,13 +94,13 @@ func (n list) accept(data any, _ map[string]any) (any, bool) {
 func (list) absent() (any, bool) { return nil, false }
 func (list) scalar() bool        { return false }
 
-// match is a condition on a string by a regular expression.
+// match is a condition on a string by a regular expression, which is compiled when it is first asked: a few files meet few of them.
 type match struct {
-	expression *regexp.Regexp
+	expression func() *regexp.Regexp
 	negated    bool
 }
 
-func (n match) matches(s string) bool { return n.expression.MatchString(s) != n.negated }
+func (n match) matches(s string) bool { return n.expression().MatchString(s) != n.negated }
 func (n match) accept(data any, _ map[string]any) (any, bool) {
 	s, ok := data.(string)
 	return data, ok && n.matches(s)
