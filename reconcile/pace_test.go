@@ -54,7 +54,7 @@ func TestFleetAsksOutOfStep(t *testing.T) {
 				}
 			})
 		}
-		time.Sleep(time.Duration(rounds) * interval)
+		b.pass(time.Duration(rounds) * interval)
 		stop()
 		fleetwide.Wait()
 		synctest.Wait()
