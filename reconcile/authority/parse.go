@@ -13,12 +13,21 @@ const (
 	maxSentence = 4 * fleet.MaxText
 )
 
-// What travels between hosts is put into sentences and records, so each part has a form.
+// What travels between hosts is put into sentences and records, so each part has a form. Lengths are counted apart: a counted repetition
+// takes milliseconds to compile, and this program is started for every read.
 var (
-	nameForm  = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]{0,251}[a-z0-9])?$`)
-	tokenForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
-	hexForm   = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
+	nameForm  = form{regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$`), func(n int) bool { return n <= 253 }}
+	tokenForm = form{regexp.MustCompile(`^[A-Za-z0-9_-]+$`), func(n int) bool { return n <= 64 }}
+	hexForm   = form{regexp.MustCompile(`^[0-9a-f]+$`), func(n int) bool { return n == 40 || n == 64 }}
 )
+
+// form is the characters and the length of a word.
+type form struct {
+	characters *regexp.Regexp
+	length     func(int) bool
+}
+
+func (f form) matches(word string) bool { return f.length(len(word)) && f.characters.MatchString(word) }
 
 // ParseClaim reads a claim that another host sent.
 func ParseClaim(data []byte) (Claim, error) {
@@ -36,13 +45,13 @@ func (c Claim) bad() string {
 	switch {
 	case c.Generation == 0:
 		return "generation"
-	case !nameForm.MatchString(string(c.Mover)):
+	case !nameForm.matches(string(c.Mover)):
 		return "mover"
-	case !tokenForm.MatchString(c.Nonce):
+	case !tokenForm.matches(c.Nonce):
 		return "nonce"
-	case !tokenForm.MatchString(c.Incarnation):
+	case !tokenForm.matches(c.Incarnation):
 		return "incarnation"
-	case c.Through != "" && !nameForm.MatchString(string(c.Through)):
+	case c.Through != "" && !nameForm.matches(string(c.Through)):
 		return "through"
 	case c.Base.bad():
 		return "base"
@@ -67,17 +76,17 @@ func ParseAnswer(data []byte) (Answer, error) {
 
 func (a Answer) bad() string {
 	switch {
-	case !nameForm.MatchString(string(a.Host)):
+	case !nameForm.matches(string(a.Host)):
 		return "host"
-	case a.Nonce != "" && !tokenForm.MatchString(a.Nonce):
+	case a.Nonce != "" && !tokenForm.matches(a.Nonce):
 		return "nonce"
 	case a.Granted && (a.Refused != "" || a.Recovering || a.Promised == nil || !a.Promised.of(a.Generation, Owner{a.Promised.Mover, a.Nonce})):
 		return "granted"
-	case a.Refused != "" && !tokenForm.MatchString(string(a.Refused)):
+	case a.Refused != "" && !tokenForm.matches(string(a.Refused)):
 		return "refused"
 	case a.Held != (Head{}) && a.Held.bad():
 		return "held"
-	case a.Incarnation != "" && !tokenForm.MatchString(a.Incarnation):
+	case a.Incarnation != "" && !tokenForm.matches(a.Incarnation):
 		return "incarnation"
 	case a.Promised != nil && a.Promised.bad():
 		return "promised"
@@ -86,14 +95,14 @@ func (a Answer) bad() string {
 }
 
 func (p Promise) bad() bool {
-	return !nameForm.MatchString(string(p.Mover)) || p.Nonce != "" && !tokenForm.MatchString(p.Nonce) ||
-		p.Incarnation != "" && !tokenForm.MatchString(p.Incarnation) || p.Base != (Head{}) && p.Base.bad() ||
-		p.Below.Generation > p.Generation || p.Below.Mover != "" && !nameForm.MatchString(string(p.Below.Mover)) || p.Ended != Standing && p.Ended != Released && p.Ended != Lapsed
+	return !nameForm.matches(string(p.Mover)) || p.Nonce != "" && !tokenForm.matches(p.Nonce) ||
+		p.Incarnation != "" && !tokenForm.matches(p.Incarnation) || p.Base != (Head{}) && p.Base.bad() ||
+		p.Below.Generation > p.Generation || p.Below.Mover != "" && !nameForm.matches(string(p.Below.Mover)) || p.Ended != Standing && p.Ended != Released && p.Ended != Lapsed
 }
 
 func (h Head) bad() bool {
-	return h.Generation == 0 || !hexForm.MatchString(h.Digest) || h.Commit != "" && !hexForm.MatchString(h.Commit) ||
-		h.Authority != "" && !nameForm.MatchString(string(h.Authority))
+	return h.Generation == 0 || !hexForm.matches(h.Digest) || h.Commit != "" && !hexForm.matches(h.Commit) ||
+		h.Authority != "" && !nameForm.matches(string(h.Authority))
 }
 
 // ParseMove reads the record of a move from this host's disk.
