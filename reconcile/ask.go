@@ -8,6 +8,7 @@ import (
 
 	"stado.internal/stado/fleet"
 	"stado.internal/stado/policies"
+	"stado.internal/stado/reconcile/signature"
 	"stado.internal/stado/reconcile/source"
 	"stado.internal/stado/reconcile/store"
 )
@@ -71,16 +72,24 @@ func (a Asked) HandOver(st *store.Store) error {
 	return st.Put(&s, admitted...)
 }
 
+// File is what a document came in.
+type File struct {
+	Bytes     []byte
+	Signature []byte // armored, of Bytes, made for [signature.DocumentNamespace]; nil: none was given
+}
+
 // HandDocument makes a document without a commit the last-known-good copy, as one that was handed over. There is no history to judge it
 // by: it is judged as one change from what is held, its generation must be above that, and where the held registry asks for signatures
-// it is refused, since nobody has signed it.
-func HandDocument(st *store.Store, document *fleet.Snapshot) error {
+// somebody whom that names has to have signed the file that it came in.
+func HandDocument(st *store.Store, document *fleet.Snapshot, from File) error {
 	held := st.Snapshot()
 	if held == nil {
 		return errors.New("this host holds no registry that a document could follow on")
 	}
 	if trust := held.Registry.Trust; trust != nil && trust.Mode != fleet.TrustNone {
-		return errors.New(sayUnsigned(trust.Mode))
+		if refusal := signature.VouchDocument(*trust, from.Bytes, from.Signature); refusal != nil {
+			return errors.New(sayUnsigned(trust.Mode, refusal.Finding()))
+		}
 	}
 	findings := policies.Judge(
 		policies.Revision{Registry: held.Registry, Document: held.Document, Digest: held.Digest},

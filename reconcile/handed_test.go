@@ -201,14 +201,14 @@ func TestHandDocument(t *testing.T) {
 	loopTest(t, base, base, func(b *bench) {
 		st := b.opts.Store
 		lower := base.then("x").with(func(c *commit) { c.generation = 40 })
-		if err := HandDocument(st, snapshotOf(lower)); err == nil || !strings.Contains(err.Error(), "the document is refused: ") {
+		if err := HandDocument(st, snapshotOf(lower), File{}); err == nil || !strings.Contains(err.Error(), "the document is refused: ") {
 			t.Errorf("lower: %v", err)
 		}
 		empty := base.then("x").with(func(c *commit) { c.empty = true })
-		if err := HandDocument(st, snapshotOf(empty)); err == nil || !strings.Contains(err.Error(), policies.RuleEmptyFleet) {
+		if err := HandDocument(st, snapshotOf(empty), File{}); err == nil || !strings.Contains(err.Error(), policies.RuleEmptyFleet) {
 			t.Errorf("empty: %v", err)
 		}
-		if err := HandDocument(st, snapshotOf(base.then("a"))); err != nil {
+		if err := HandDocument(st, snapshotOf(base.then("a")), File{}); err != nil {
 			t.Fatal(err)
 		}
 		held, _ := st.Held()
@@ -216,12 +216,12 @@ func TestHandDocument(t *testing.T) {
 			t.Errorf("%+v", held)
 		}
 		st.Snapshot().Registry.Trust = &fleet.Trust{Mode: fleet.TrustTip}
-		if err := HandDocument(st, snapshotOf(base.then("a").then("b"))); err == nil || !strings.Contains(err.Error(), "asks for signatures (trust mode tip)") {
+		if err := HandDocument(st, snapshotOf(base.then("a").then("b")), File{}); err == nil || !strings.Contains(err.Error(), "asks for signatures (trust mode tip): STADO-SIGN-001: the document carries no signature") {
 			t.Errorf("unsigned: %v", err)
 		}
 	})
 	loopTest(t, nil, base, func(b *bench) {
-		if err := HandDocument(b.opts.Store, snapshotOf(base)); err == nil {
+		if err := HandDocument(b.opts.Store, snapshotOf(base), File{}); err == nil {
 			t.Error("a document follows on nothing")
 		}
 	})

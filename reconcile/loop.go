@@ -13,8 +13,12 @@ import (
 	"stado.internal/stado/reconcile/store"
 )
 
-// jitterFloor spreads polls over the last fifth of the interval: hosts do not ask in step, and no adoption is later than one interval.
-const jitterFloor = 0.8
+// jitter spreads refreshes over the last fifth of the interval: hosts do not ask in step, and no adoption is later than one interval. The
+// refresh after the first read is spread over the whole of it, because the hosts of a fleet may have started at the same instant.
+const (
+	jitter      = 0.2
+	jitterFirst = 1.0
+)
 
 // loop is the state of one [Reconciler.Run]; only its goroutine touches it.
 type loop struct {
@@ -26,6 +30,7 @@ type loop struct {
 	results chan result
 	started time.Time       // of the newest read
 	first   bool            // it is the first, whose refresh is not spread
+	second  bool            // the first has ended, and the next refresh has not begun
 	reading bool            // it stands
 	counted bool            // a refresh passed while it stood, and was counted as failed
 	again   bool            // ask once more when it ends
@@ -79,6 +84,7 @@ func (l *loop) read(ctx context.Context) {
 	if l.reading {
 		return
 	}
+	l.second = false
 	l.arm(time.Now())
 	l.ask(ctx)
 }
@@ -173,8 +179,11 @@ func outdated(st *store.Store, judged store.Held) bool {
 
 // arm sets the next refresh, counted from the start of a read so that the length of a read does not add to the interval.
 func (l *loop) arm(from time.Time) {
-	spread := jitterFloor + (1-jitterFloor)*l.opts.Rand()
-	l.next = from.Add(time.Duration(spread * float64(l.interval)))
+	spread := jitter
+	if l.second {
+		spread = jitterFirst
+	}
+	l.next = from.Add(time.Duration((1 - spread*l.opts.Rand()) * float64(l.interval)))
 	l.tick.Reset(time.Until(l.next))
 }
 

@@ -146,8 +146,8 @@ func firstOf(findings fleet.Findings, none string) string {
 	return first
 }
 
-func sayUnsigned(mode fleet.TrustMode) string {
-	return fmt.Sprintf("the held registry asks for signatures (trust mode %s), and a document without a commit has none (hand over a bundle: stado registry bundle create)", mode)
+func sayUnsigned(mode fleet.TrustMode, why fleet.Finding) string {
+	return fmt.Sprintf("the held registry asks for signatures (trust mode %s): %s", mode, why)
 }
 
 func seconds(d time.Duration) string {

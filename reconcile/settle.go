@@ -51,7 +51,7 @@ func (l *loop) settle(res result) (more bool) {
 	}
 	defer func() { l.partly, l.ends = false, nil }()
 	if l.first {
-		l.first = false
+		l.first, l.second = false, true
 		l.arm(l.started)
 	}
 	if res.err == nil {

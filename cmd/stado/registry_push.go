@@ -32,6 +32,7 @@ type pushing struct {
 	force, allowEmpty bool
 	copy              bool         // --last-known-good
 	ssh               config.Agent // how the authority is reached, with --last-known-good
+	signature         string       // file of a document's signature, with --last-known-good
 }
 
 func newRegistryPush(a *app) *cobra.Command {
@@ -50,7 +51,9 @@ without hosts is taken with --allow-empty-fleet only.
 
 --last-known-good writes the registry into this host's own last-known-good copy instead, while the authority that the copy names does not
 answer; PATH may then also be a git bundle ('stado registry bundle create'). Its generation must be above the copy's. A running agent takes
-it on its next refresh, without a restart, and asks the authority that it names from then on.
+it on its next refresh, without a restart, and asks the authority that it names from then on. Where the copy asks for signatures, those of a
+bundle's commits count, and a document needs --signature FILE: an SSH signature of PATH, byte for byte, made for stado-registry
+('ssh-keygen -Y sign -n stado-registry -f KEY PATH' writes PATH.sig) with the key of a signer of the copy who has no scope.
 
 Exit status: 0 done, 1 refused (nothing is changed), 2 usage, 69 the remote does not answer, 75 the store holds another version; then
 the receipt says which.`,
@@ -58,6 +61,9 @@ the receipt says which.`,
 			"  stado registry push r.json --if-generation \"$(stado registry pull --generation-only)\" --json",
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
+			if f.signature != "" && (!f.copy || f.signature == "-") {
+				return misused(errors.New("--signature FILE goes with --last-known-good, and FILE is not stdin"))
+			}
 			if f.copy {
 				return a.handOver(c, f, args[0])
 			}
@@ -75,6 +81,7 @@ the receipt says which.`,
 	c.Flags().BoolVar(&f.allowEmpty, "allow-empty-fleet", false, "take a document without hosts")
 	c.Flags().BoolVar(&f.sign, "sign", false, "sign the commit as git is configured to (default: when commit.gpgsign says so)")
 	c.Flags().BoolVar(&f.copy, "last-known-good", false, "write this host's own copy, while the authority does not answer")
+	c.Flags().StringVar(&f.signature, "signature", "", "with --last-known-good: the file of a document's SSH signature")
 	reachFlags(c, &f.ssh, "with --last-known-good: ")
 	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "print the difference and change nothing")
 	c.Flags().BoolVar(&f.asJSON, "json", false, "print the receipt as JSON")

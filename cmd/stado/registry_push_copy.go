@@ -19,12 +19,16 @@ type handing struct {
 	*inquiry
 
 	document *change.Document // one of the two
-	pushed   []byte           // a bundle
+	pushed   []byte           // as it was given
+	signed   []byte           // the signature of a document; nil: none was given
 	bundle   *carried         // what it is to this host
 }
 
 // maxBundle bounds a pushed registry with its history.
 const maxBundle = 256 << 20
+
+// maxSignature bounds the signature of a document.
+const maxSignature = 64 << 10
 
 // bundleStart is how every git bundle begins.
 var bundleStart = []byte("# v")
@@ -36,7 +40,7 @@ func (a *app) handOver(c *cobra.Command, f pushing, path string) (err error) {
 	}
 	defer func() { err = errors.Join(err, q.close()) }()
 	h := handing{inquiry: q}
-	if err := h.read(c, path); err != nil {
+	if err := h.read(c, path, f.signature); err != nil {
 		return asRefused(err)
 	}
 	var receipt authority.PushReceipt
@@ -66,15 +70,23 @@ func (a *app) handOver(c *cobra.Command, f pushing, path string) (err error) {
 	return nil
 }
 
-// read takes what is pushed. A document is judged by itself.
-func (h *handing) read(c *cobra.Command, path string) error {
+// read takes what is pushed, and its signature. A document is judged by itself.
+func (h *handing) read(c *cobra.Command, path, signature string) error {
 	name, data, err := readInput(path, c.InOrStdin(), maxBundle)
 	if err != nil {
 		return fmt.Errorf("cannot read what is pushed: %w", err)
 	}
+	h.pushed = data
 	if bytes.HasPrefix(data, bundleStart) {
-		h.pushed = data
+		if signature != "" {
+			return fmt.Errorf("--signature %s: %s is a bundle, whose commits carry signatures of their own; leave the flag out", signature, name)
+		}
 		return nil
+	}
+	if signature != "" {
+		if _, h.signed, err = readInput(signature, c.InOrStdin(), maxSignature); err != nil {
+			return fmt.Errorf("cannot read the signature of what is pushed: %w", err)
+		}
 	}
 	e, err := evaluator(h.settings.Evaluation)
 	if err != nil {
@@ -123,5 +135,6 @@ func (h *handing) write() error {
 	if h.bundle != nil {
 		return h.hold(*h.bundle)
 	}
-	return reconcile.HandDocument(h.store, &fleet.Snapshot{Digest: h.document.Digest, Document: h.document.Bytes, Registry: h.document.Registry})
+	document := fleet.Snapshot{Digest: h.document.Digest, Document: h.document.Bytes, Registry: h.document.Registry}
+	return reconcile.HandDocument(h.store, &document, reconcile.File{Bytes: h.pushed, Signature: h.signed})
 }

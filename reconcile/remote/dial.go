@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"sync"
@@ -72,7 +73,7 @@ func (c *clock) begin(p Phase) {
 	if c.timer != nil {
 		c.timer.Stop()
 	}
-	connected := c.connected || p == PhaseHandshake
+	connected := p != PhaseConnect && (c.connected || p == PhaseHandshake)
 	c.phase, c.connected = p, connected
 	c.timer = time.AfterFunc(c.deadlines.of(p), func() { c.late(p, connected) })
 }
@@ -130,12 +131,43 @@ func (d *dialing) dial(ctx context.Context) (*Conn, *Error) {
 		return nil, d.failed(ctx, err, KindIdentity)
 	}
 	defer d.keys.close()
-	d.clock.begin(PhaseConnect)
-	raw, err := d.options.Dial(ctx, "tcp", d.address)
-	if err != nil {
-		return nil, d.failed(ctx, err, KindUnreachable)
+	for try := 0; ; try++ {
+		d.clock.begin(PhaseConnect)
+		raw, err := d.options.Dial(ctx, "tcp", d.address)
+		if err != nil {
+			return nil, d.failed(ctx, err, KindUnreachable)
+		}
+		d.heard.Store(false)
+		conn, refused := d.shake(ctx, raw)
+		if refused == nil || !refused.turnedAway() || !again(ctx, try) {
+			return conn, refused
+		}
 	}
-	return d.shake(ctx, raw)
+}
+
+// An OpenSSH server at which many begin at the same instant turns some of them away at once, by chance (MaxStartups). These come back, each
+// at another time.
+const (
+	maxTries  = 5
+	firstWait = 200 * time.Millisecond // about; each later one is twice as long
+)
+
+// turnedAway reports that the server ended a connection before it said who it is.
+func (e *Error) turnedAway() bool { return e.Phase == PhaseHandshake && e.Kind == KindUnreachable }
+
+// again waits until a connection may be tried once more, and reports whether it may.
+func again(ctx context.Context, tried int) bool {
+	if tried+1 >= maxTries {
+		return false
+	}
+	wait := time.NewTimer(time.Duration((0.5 + rand.Float64()) * float64(firstWait<<tried)))
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // shake makes an SSH connection of a network connection, which it owns.

@@ -33,7 +33,7 @@ type securityKey struct {
 
 const application = "ssh:"
 
-func newSecurityKey(t *testing.T, flags byte) securityKey {
+func newSecurityKey(t testing.TB, flags byte) securityKey {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 const (
 	sayX509      = "it is an X.509 signature, and signers have SSH or PGP keys"
 	sayForm      = "it is not one SSH or PGP signature"
+	sayFormSSH   = "it is not one SSH signature in the form of ssh-keygen"
 	sayPurpose   = "it was not made over data"
 	sayUntouched = "the security key was not touched for it"
 )
@@ -20,8 +21,12 @@ const (
 // sayNoReason is a defect of whoever answers.
 const sayNoReason = "a commit is neither vouched for nor is there a reason why not"
 
-func sayNamespace(given string) string {
-	return fmt.Sprintf("it was made for %q, and a commit's is made for %q", fleet.OneLine(given, maxDetail), namespace)
+func sayNamespace(given, purpose string) string {
+	of := "a commit's"
+	if purpose == DocumentNamespace {
+		of = "a document's"
+	}
+	return fmt.Sprintf("it was made for %q, and %s is made for %q", fleet.OneLine(given, maxDetail), of, purpose)
 }
 
 func sayHash(name string) string { return "its hash " + name + " is too weak" }
@@ -40,6 +45,9 @@ func (r Refusal) Finding() fleet.Finding {
 
 func (r Refusal) say() string {
 	commit := fmt.Sprintf("commit %.12s by %s", r.Commit, r.Author)
+	if r.Commit == "" {
+		commit = "the document"
+	}
 	switch r.Kind {
 	case Unsigned:
 		return commit + " carries no signature"
@@ -60,6 +68,9 @@ func (r Refusal) say() string {
 }
 
 func (r Refusal) hint() string {
+	if r.Commit == "" {
+		return r.documentHint()
+	}
 	switch r.Kind {
 	case OutOfScope:
 		return fmt.Sprintf("let a signer sign whose scope holds it, or widen trust.signers.%s.scope in a commit of another signer first", r.Signer)
@@ -70,6 +81,14 @@ func (r Refusal) hint() string {
 	case Unsigned, Bad, Expired:
 	}
 	return "sign with a key that trust.signers of the held registry names" + r.passed()
+}
+
+func (r Refusal) documentHint() string {
+	if r.Kind == OutOfScope {
+		return "let a signer without a scope sign it"
+	}
+	return "sign the file as it is handed over, with a key that trust.signers of the held registry names: ssh-keygen -Y sign -n " + DocumentNamespace +
+		" -f KEY FILE, and give --signature FILE.sig; or hand over a bundle of signed commits: stado registry bundle create"
 }
 
 // passed is how a branch gets on that holds such a commit already, without being rewound.

@@ -1,5 +1,5 @@
-// Package signature says which commits a fleet's trust vouches for: what signature each of them carries, whose it is, and whether its
-// signer may change what it changes. It is pure but for a [History], from which commits are read.
+// Package signature says which commits and documents a fleet's trust vouches for: what signature each of them carries, whose it is, and
+// whether its signer may change what it changes. It is pure but for a [History], from which commits are read.
 package signature
 
 import (
@@ -26,7 +26,7 @@ const (
 	Expired    Kind = "expired" // or revoked
 )
 
-// Refusal is a commit that is not vouched for.
+// Refusal is a commit that is not vouched for, or a document when it names no commit.
 type Refusal struct {
 	Kind   Kind             `json:"kind"`
 	Mode   fleet.TrustMode  `json:"mode"` // that asks for a signature
@@ -78,7 +78,7 @@ func verify(c Commit, signers []trusted, now time.Time) (trusted, *Refusal) {
 	case s == nil:
 		return trusted{}, &Refusal{Kind: Unsigned}
 	case bytes.HasPrefix(s, []byte(beginSSH)):
-		return verifySSH(c, signers)
+		return verifySSH(c.Payload, s, namespace, signers)
 	case bytes.HasPrefix(s, []byte(beginPGP)):
 		return verifyPGP(c, signers, now)
 	case bytes.HasPrefix(s, []byte(beginX509)):

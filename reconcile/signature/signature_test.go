@@ -96,9 +96,9 @@ func TestSSHSignature(t *testing.T) {
 		"unknown hash":  {sign: remade(func(s *sshsig.Signature) { s.HashAlgorithm = "md5" }), kind: signature.Bad, words: "md5"},
 		"later version": {sign: remade(func(s *sshsig.Signature) { s.Version = 2 }), kind: signature.Bad, words: "version"},
 		"two blocks": {
-			sign: func(p []byte) []byte { s := r.sshSign("own", "git")(p); return append(s, s...) }, kind: signature.Bad, words: "not one SSH or PGP signature",
+			sign: func(p []byte) []byte { s := r.sshSign("own", "git")(p); return append(s, s...) }, kind: signature.Bad, words: "not one SSH signature",
 		},
-		"cut":   {sign: func(p []byte) []byte { return r.sshSign("own", "git")(p)[:90] }, kind: signature.Bad, words: "not one SSH or PGP signature"},
+		"cut":   {sign: func(p []byte) []byte { return r.sshSign("own", "git")(p)[:90] }, kind: signature.Bad, words: "not one SSH signature"},
 		"words": {sign: func([]byte) []byte { return []byte("signed, Ada") }, kind: signature.Bad, words: "not one SSH or PGP signature"},
 		"X.509": {sign: func([]byte) []byte { return []byte("-----BEGIN SIGNED MESSAGE-----\nMII=\n") }, kind: signature.Bad, words: "X.509"},
 	} {

@@ -24,6 +24,8 @@ type Config struct {
 	// UserAuthority, when set, vouches for users. The user's own key is then not enough.
 	UserAuthority *Key
 	Address       string // of the loopback network, where a real server listens; empty: 127.0.0.1
+	// MaxStartups is how many connections a real server has before their authentication, as its configuration says it; empty: 100.
+	MaxStartups string
 	// Env, NAME=value each, is what a session of a real server has in its environment beside the usual.
 	Env []string
 }

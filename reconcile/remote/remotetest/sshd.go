@@ -24,6 +24,10 @@ type Daemon struct {
 	cmd *exec.Cmd
 }
 
+// InstalledStartups is the MaxStartups of an OpenSSH server whose configuration says nothing: of connections beyond ten that have not
+// authenticated yet it turns three in ten away, and more the more there are.
+const InstalledStartups = "10:30:100"
+
 // program is looked for where a user's PATH need not lead.
 const program = "/usr/sbin/sshd"
 
@@ -67,7 +71,7 @@ func (d *Daemon) configure(t testing.TB, c Config) string {
 	file := func(name string) string { return filepath.Join(d.dir, name) }
 	config := []string{
 		"ListenAddress " + d.Name, "Port " + strconv.Itoa(d.Port), "PidFile none", "UsePAM no", "UseDNS no", "StrictModes no",
-		"PasswordAuthentication no", "KbdInteractiveAuthentication no", "PermitRootLogin prohibit-password", "MaxStartups 100",
+		"PasswordAuthentication no", "KbdInteractiveAuthentication no", "PermitRootLogin prohibit-password", "MaxStartups " + cmp.Or(c.MaxStartups, "100"),
 		"AuthorizedKeysFile " + file("authorized_keys"),
 		"SetEnv " + strings.Join(append([]string{"HOME=" + d.dir}, c.Env...), " "), // the shell reads no dot file of whoever runs the test
 	}
