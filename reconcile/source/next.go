@@ -104,8 +104,8 @@ func diffTrees(st *filesystem.Storage, a, b plumbing.Hash, dir string, files *[]
 
 // base is the registry of a commit that nothing is wrong with and that is [schema.Compiled.Separate].
 type base struct {
-	step  Step // with a Registry
-	bytes int64
+	step  Step  // with its Parts
+	bytes int64 // of its files
 }
 
 // after is the verdict on a commit from that on the commit before it and what has changed; false when that cannot be told for certain.
@@ -124,16 +124,17 @@ func (b *base) after(commit string, n *nextReply) (*base, bool) {
 			return nil, false
 		}
 	}
-	document, ok := fleet.Replace(b.step.Document, hosts, generation)
-	if !ok || len(document) > schema.MaxDocument {
+	parts, ok := b.step.Parts.Replace(hosts, generation)
+	if !ok || len(parts.Document()) > schema.MaxDocument {
 		return nil, false
 	}
-	registry, err := fleet.DecodeAfter(b.step.Registry, b.step.Document, document)
-	if err != nil || !policies.CleanAfter(b.step.Registry, registry, slices.Collect(maps.Keys(hosts))) {
+	document, registry := parts.Document(), parts.Registry()
+	if !policies.CleanAfter(b.step.Registry, registry, slices.Collect(maps.Keys(hosts))) {
 		return nil, false
 	}
 	s := stepOf(commit, &n.About)
-	s.Document, s.Digest, s.Registry, s.Generation = document, schema.Digest(document), registry, registry.Directory.Generation
+	s.Document, s.Digest, s.Generation = document, schema.Digest(document), registry.Directory.Generation
+	s.Registry, s.Parts = registry, parts
 	s.Positions = positions
 	return &base{step: s, bytes: b.bytes + n.Grown}, true
 }
