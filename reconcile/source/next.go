@@ -28,8 +28,8 @@ type nextReply struct {
 	About   compileReply    `json:"about"`           // the tip, without a judgement
 }
 
-// next looks at a tip; nil when it is not the commit after held. separate says that the held commit's registry is.
-func next(ctx context.Context, st *filesystem.Storage, tip, held plumbing.Hash, separate bool) *nextReply {
+// next looks at a tip; nil when it is not the commit after held. judge is nil when the held commit's registry is not separate.
+func next(ctx context.Context, st *filesystem.Storage, tip, held plumbing.Hash, judge *schema.Changes) *nextReply {
 	c, err := readCommit(st, tip)
 	if err != nil || len(c.ParentHashes) == 0 || c.ParentHashes[0] != held {
 		return nil
@@ -42,7 +42,7 @@ func next(ctx context.Context, st *filesystem.Storage, tip, held plumbing.Hash, 
 	if out.Policies, err = (walker{st: st, ctx: ctx}).policies(held); err != nil {
 		return nil
 	}
-	if !separate {
+	if judge == nil {
 		return out
 	}
 	var files []changedFile
@@ -56,7 +56,7 @@ func next(ctx context.Context, st *filesystem.Storage, tip, held plumbing.Hash, 
 		if err1 != nil || err2 != nil {
 			return out
 		}
-		change, ok := schema.ChangeOf(schema.File{Path: f.path, Data: old}, schema.File{Path: f.path, Data: data})
+		change, ok := judge.Of(schema.File{Path: f.path, Data: old}, schema.File{Path: f.path, Data: data})
 		if !ok {
 			return out
 		}
