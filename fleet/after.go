@@ -3,7 +3,6 @@ package fleet
 import (
 	"bytes"
 	"maps"
-	"strconv"
 )
 
 // DecodeAfter is [Decode] for a document that follows on another one: what of its hosts and services stands in before byte for byte, the
@@ -85,38 +84,6 @@ type pieces struct {
 	hosts, services []member
 	generation      [2]int // where its digits begin and end in frame[1]
 	rest            int    // where frame[1] ends in the document
-}
-
-// Replace puts other values in the place of hosts, in canonical JSON, and another generation unless it is 0, into a canonical document.
-// ok is false when a host is not there, or the document has no hosts or no services.
-func Replace(document []byte, hosts map[HostName][]byte, generation Generation) (out []byte, ok bool) {
-	p, ok := cut(document)
-	if !ok || p.generation[0] == p.generation[1] {
-		return nil, false
-	}
-	size, found := len(document)+20, 0
-	for _, value := range hosts {
-		size += len(value)
-	}
-	out = append(make([]byte, 0, size), p.frame[0]...)
-	for i, m := range p.hosts {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		value, is := hosts[HostName(m.name)]
-		if !is {
-			out = append(out, m.text...)
-			continue
-		}
-		found++
-		out = append(append(out, m.text[:len(m.name)+len(`"":`)]...), value...)
-	}
-	digits := string(p.frame[1][p.generation[0]:p.generation[1]])
-	if generation > 0 {
-		digits = strconv.FormatUint(uint64(generation), 10)
-	}
-	out = append(append(append(out, p.frame[1][:p.generation[0]]...), digits...), p.frame[1][p.generation[1]:]...)
-	return append(out, document[p.rest:]...), found == len(hosts)
 }
 
 // cut takes a canonical document apart. It gives up on what is not canonical, such as names out of order or with escapes; only of valid

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 )
 
@@ -106,7 +107,8 @@ func edit(t *rapid.T, d map[string]any) {
 	}
 }
 
-// TestReplace puts other hosts and another generation into documents, canonical ones as Replace asks for.
+// TestReplace puts other hosts and another generation into canonical documents: what comes out is the same document, registry and parts as
+// those that are made from the text.
 func TestReplace(t *testing.T) {
 	t.Parallel()
 	replaced := 0
@@ -142,12 +144,31 @@ func TestReplace(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out, ok := Replace(before, values, g)
-		if ok && !there || ok && string(out) != string(after) {
+		registry, err := Decode(before)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts, ok := TakeApart(before, registry)
+		if !ok {
+			return
+		}
+		next, ok := parts.Replace(values, g)
+		if !ok {
+			return
+		}
+		if out := next.Document(); !there || string(out) != string(after) {
 			t.Fatalf("got %s\nwant %s", out, after)
 		}
-		if ok && len(values) > 0 {
+		if len(values) > 0 {
 			replaced++
+		}
+		want, err := Decode(after)
+		if diff := cmp.Diff(want, next.Registry()); err != nil || diff != "" {
+			t.Fatalf("%v\n-whole +parts\n%s", err, diff)
+		}
+		anew, ok := TakeApart(after, want)
+		if diff := cmp.Diff(anew, next, cmp.AllowUnexported(Parts{}, pieces{}, member{}), cmpopts.EquateEmpty()); !ok || diff != "" {
+			t.Fatalf("apart: %t\n-anew +replaced\n%s", ok, diff)
 		}
 	})
 	if replaced == 0 {

@@ -173,6 +173,7 @@ type Snapshot struct {
 	Digest     string // SHA-256 of Document, in hex
 	Document   []byte // canonical JSON
 	Registry   *Registry
+	Parts      *Parts // Document and Registry, when they come from it; else nil
 	AdmittedAt time.Time
 	Provenance Provenance
 }

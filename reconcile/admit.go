@@ -256,7 +256,7 @@ func (w *walk) confirm(s source.Step, next policies.Revision, kind Kind) {
 
 func (w *walk) snapshot(s source.Step, registry *fleet.Registry) *fleet.Snapshot {
 	return &fleet.Snapshot{
-		Commit: s.Commit, Digest: s.Digest, Document: s.Document, Registry: registry,
+		Commit: s.Commit, Digest: s.Digest, Document: s.Document, Registry: registry, Parts: s.Parts,
 		AdmittedAt: w.now, Provenance: fleet.ProvenanceFetched,
 	}
 }

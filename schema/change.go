@@ -18,10 +18,43 @@ type Change struct {
 // maxChanged is how large a file may be whose change is looked at by itself.
 const maxChanged = 64 << 10
 
-// ChangeOf judges the change of one file, of which before was part of a registry that is Separate and has no finding at all. It may only
+// Changes judges changes of single files. It is immutable and safe for concurrent use.
+type Changes struct{ schema wording }
+
+// NewChanges reads what [Changes.Of] needs of the schema, and judges a change, so that the first one that counts meets compiled expressions
+// and code that is in memory. It takes as long as several changes do; one that waits for something else meanwhile loses nothing.
+func NewChanges() *Changes {
+	k := &Changes{readText()}
+	for _, f := range []File{{"hosts/h.cue", []byte(usualHost)}, {GenerationFile, []byte(usualGeneration)}} {
+		_, _ = k.Of(f, f) // a test sees to it that it is accepted
+	}
+	return k
+}
+
+// What changes most often, with the fields that most hosts have.
+const (
+	usualHost = `package fleet
+
+registry: hosts: h: {
+	ssh: "stado@h.example.net"
+	hostnames: ["h.example.net"]
+	region: "r"
+	labels: role: "r"
+	service_resolver: {
+		api_bind:          "127.0.0.1:7700"
+		refresh_seconds:   5
+		max_stale_seconds: 60
+		adapters: [{service: "s", consumer: "c", bind: "127.0.0.1:7701"}]
+	}
+}
+`
+	usualGeneration = "package fleet\n\nregistry: service_directory: generation: 1\n"
+)
+
+// Of judges the change of one file, of which before was part of a registry that is Separate and has no finding at all. It may only
 // accept: the registry with after in its place then has no finding of this package either, is Separate too, and differs in nothing but
 // the change. When it does not, the registry has to be compiled.
-func ChangeOf(before, after File) (out Change, ok bool) {
+func (k *Changes) Of(before, after File) (out Change, ok bool) {
 	defer func() {
 		if recover() != nil { // whatever it is, the evaluation finds it again and says so
 			out, ok = Change{}, false
@@ -34,7 +67,7 @@ func ChangeOf(before, after File) (out Change, ok bool) {
 	if len(fs) > 0 {
 		return Change{}, false
 	}
-	c := newCompiler(Options{Sparse: true})
+	c := k.schema.compiler(Options{Sparse: true})
 	parsed := c.parse(c.gateFiles([]File{after}))
 	if len(parsed) != 1 || c.findings.offered > 0 || len(c.owners.list()) > 0 {
 		return Change{}, false

@@ -13,10 +13,10 @@ import (
 	"stado.internal/stado/fleet"
 )
 
-// TestChangeMeansWhole changes one file of registries that are mostly separate. What ChangeOf accepts is what the compiled registries differ
+// TestChangeMeansWhole changes one file of registries that are mostly separate. What Changes accepts is what the compiled registries differ
 // in, whatever else is in them.
 func TestChangeMeansWhole(t *testing.T) {
-	accepted, refused := 0, 0
+	accepted, refused, changes := 0, 0, NewChanges()
 	rapid.Check(t, func(t *rapid.T) {
 		files := separateText(t)
 		before := Compile(filesOf(files), Options{})
@@ -33,7 +33,7 @@ func TestChangeMeansWhole(t *testing.T) {
 		if !before.Separate || len(before.Findings) > 0 || len(before.Unowned) > 0 {
 			return
 		}
-		change, ok := ChangeOf(File{path, []byte(old)}, File{path, []byte(files[path])})
+		change, ok := changes.Of(File{path, []byte(old)}, File{path, []byte(files[path])})
 		if !ok {
 			refused++
 			return
@@ -47,8 +47,12 @@ func TestChangeMeansWhole(t *testing.T) {
 		if change.Host != "" {
 			hosts[change.Host] = change.Value
 		}
-		if document, ok := fleet.Replace(before.Document, hosts, change.Generation); ok && !bytes.Equal(document, after.Document) {
-			t.Fatalf("%s comes to\n%s\nwant\n%s\n%s", path, document, after.Document, dump(filesOf(files)))
+		parts, ok := fleet.TakeApart(before.Document, before.Registry)
+		if ok {
+			parts, ok = parts.Replace(hosts, change.Generation)
+		}
+		if ok && !bytes.Equal(parts.Document(), after.Document) {
+			t.Fatalf("%s comes to\n%s\nwant\n%s\n%s", path, parts.Document(), after.Document, dump(filesOf(files)))
 		} else if !ok && bytes.Contains(before.Document, []byte(`"services":{`)) && len(hosts) == 0 && bytes.Contains(before.Document, []byte(`"hosts":{`)) {
 			t.Fatalf("nothing replaced in %s", before.Document)
 		}
@@ -112,4 +116,14 @@ func separateHost(t *rapid.T, name string) string {
 		"registry: hosts: %s: zone: \"z1\"\nregistry: hosts: h0: region: \"r\"", "registry: hosts: %s: zone: ",
 	}).Draw(t, "host of "+name)
 	return head + strings.ReplaceAll(text, "%s", name) + "\n"
+}
+
+// What NewChanges judges beforehand is accepted, so that it goes all the way.
+func TestUsualChanges(t *testing.T) {
+	t.Parallel()
+	for path, text := range map[string]string{"hosts/h.cue": usualHost, GenerationFile: usualGeneration} {
+		if _, ok := NewChanges().Of(File{path, []byte(text)}, File{path, []byte(text)}); !ok {
+			t.Errorf("%s is not accepted:\n%s", path, text)
+		}
+	}
 }

@@ -97,7 +97,7 @@ type Compiled struct {
 	Unowned []Unowned
 	// Counts says how much was evaluated.
 	Counts Counts
-	// Separate: the change of one host's file, or of the generation's, changes that host or the generation and nothing else; see [ChangeOf].
+	// Separate: the change of one host's file, or of the generation's, changes that host or the generation and nothing else; see [Changes.Of].
 	Separate bool
 	// Err says that Options.Read failed; there is no document then, and the findings are not all.
 	Err error
@@ -120,10 +120,24 @@ func Compile(files []File, o Options) Compiled {
 }
 
 func newCompiler(o Options) *compiler {
-	text := schemaText()
+	return readText().compiler(o)
+}
+
+// wording is the embedded schema as far as it is read without the evaluator.
+type wording struct {
+	shape   *shape
+	literal *literal.Schema
+}
+
+func readText() wording {
+	files := schemaText()
+	return wording{schemaShape(files), literal.New(files, "#Registry")}
+}
+
+func (w wording) compiler(o Options) *compiler {
 	c := &compiler{
 		options: o, evaluate: evaluateCUE, session: func() func(unit) fragments { return newSession().evaluate },
-		shape: schemaShape(text), literal: literal.New(text, "#Registry"), cache: o.Cache, largest: MaxDocument,
+		shape: w.shape, literal: w.literal, cache: o.Cache, largest: MaxDocument,
 	}
 	c.where = &places{shape: c.shape, index: index{}, pending: map[entryKey][]source{}, read: c.loaded}
 	return c

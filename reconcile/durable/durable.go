@@ -31,15 +31,20 @@ const (
 // Write replaces name with data: temporary file in the same directory, fsync, rename, fsync of the directory. When it returns nil the
 // data survives a crash of the machine; when it fails the old content stands and no temporary file is left.
 func (f Folder) Write(name string, data []byte, mode os.FileMode) error {
-	return f.replace(name, data, mode, true)
+	return f.WriteParts(name, [][]byte{data}, mode)
+}
+
+// WriteParts is [Folder.Write] for content that lies in pieces.
+func (f Folder) WriteParts(name string, parts [][]byte, mode os.FileMode) error {
+	return f.replace(name, parts, mode, true)
 }
 
 // Replace is [Folder.Write] without the fsyncs: readers never see a torn file, a crash of the machine may lose the change.
 func (f Folder) Replace(name string, data []byte, mode os.FileMode) error {
-	return f.replace(name, data, mode, false)
+	return f.replace(name, [][]byte{data}, mode, false)
 }
 
-func (f Folder) replace(name string, data []byte, mode os.FileMode, sync bool) error {
+func (f Folder) replace(name string, data [][]byte, mode os.FileMode, sync bool) error {
 	return f.explain(name, f.steps(name, data, mode, sync))
 }
 
@@ -56,7 +61,7 @@ func (f Folder) explain(name string, err error) error {
 	return fmt.Errorf("cannot write %s: %w", filepath.Join(f.Path, name), err)
 }
 
-func (f Folder) steps(name string, data []byte, mode os.FileMode, sync bool) error {
+func (f Folder) steps(name string, data [][]byte, mode os.FileMode, sync bool) error {
 	tmp, err := f.create(name)
 	if err != nil {
 		return err
@@ -76,15 +81,17 @@ func (f Folder) steps(name string, data []byte, mode os.FileMode, sync bool) err
 	return SyncDir(f.Path)
 }
 
-func (f Folder) fill(name string, tmp *os.File, data []byte, mode os.FileMode, sync bool) error {
+func (f Folder) fill(name string, tmp *os.File, data [][]byte, mode os.FileMode, sync bool) error {
 	if err := f.fault(name, StepWrite); err != nil {
 		return err
 	}
 	if err := tmp.Chmod(mode); err != nil {
 		return err
 	}
-	if _, err := tmp.Write(data); err != nil {
-		return err
+	for _, part := range data {
+		if _, err := tmp.Write(part); err != nil {
+			return err
+		}
 	}
 	if !sync {
 		return nil

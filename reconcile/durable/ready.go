@@ -57,7 +57,7 @@ func (r *Ready) write(data []byte) error {
 	}
 	tmp := r.next
 	r.next = nil
-	if err := r.folder.replaceWith(r.name, tmp, data, r.mode, r.sync); err != nil {
+	if err := r.folder.replaceWith(r.name, tmp, [][]byte{data}, r.mode, r.sync); err != nil {
 		return err
 	}
 	// The next one is opened while this one is: nobody can take the descriptor in between. With none left, this one's has to do. What
@@ -109,7 +109,7 @@ func (f Folder) create(name string) (*os.File, error) {
 }
 
 // replaceWith fills a temporary file and renames it over name; the caller closes it. After a failure it is gone.
-func (f Folder) replaceWith(name string, tmp *os.File, data []byte, mode os.FileMode, sync bool) error {
+func (f Folder) replaceWith(name string, tmp *os.File, data [][]byte, mode os.FileMode, sync bool) error {
 	err := f.fill(name, tmp, data, mode, sync)
 	if err == nil {
 		err = f.fault(name, StepRename)

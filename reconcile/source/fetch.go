@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-git/go-git/v5"
@@ -17,6 +18,7 @@ import (
 	"github.com/go-git/go-git/v5/storage/filesystem"
 
 	"stado.internal/stado/reconcile/sandbox"
+	"stado.internal/stado/schema"
 )
 
 // Deadlines bound the phases of a poll. A zero field means that of [DefaultDeadlines].
@@ -110,6 +112,13 @@ func advertised(ctx context.Context, w wire, r fetchRequest, t *tracker) (*packp
 // any way: the store's own name for it simply follows.
 func fetch(ctx context.Context, r fetchRequest, p func(sandbox.Progress)) (fetchReply, error) {
 	p(sandbox.Progress{Phase: PhaseStore, File: r.Remote.URL})
+	// What judges the change is made ready while the network is waited for.
+	var changes *schema.Changes
+	var preparing sync.WaitGroup
+	defer preparing.Wait()
+	if r.Held != "" && r.Separate {
+		preparing.Go(func() { changes = schema.NewChanges() })
+	}
 	f := fetcher{request: r, tracker: newTracker(r.Remote.URL, p)}
 	if err := f.open(); err != nil {
 		return fetchReply{}, storeFailure(ctx, err, PhaseStore)
@@ -131,7 +140,8 @@ func fetch(ctx context.Context, r fetchRequest, p func(sandbox.Progress)) (fetch
 	p(sandbox.Progress{Phase: PhaseRead, File: r.Remote.URL})
 	out := fetchReply{Tip: tip.String(), Packs: countPacks(r.Store)}
 	if r.Held != "" {
-		out.Next = next(ctx, f.st, tip, plumbing.NewHash(r.Held), r.Separate)
+		preparing.Wait()
+		out.Next = next(ctx, f.st, tip, plumbing.NewHash(r.Held), changes)
 	}
 	return out, nil
 }

@@ -290,7 +290,10 @@ func (g *Git) step(ctx context.Context, commit string) (_ verdict, lasting bool,
 	s := stepOf(commit, &reply)
 	if reply.Separate && len(s.Findings) == 0 && !s.Policies && final && lasting {
 		if s.Registry, err = fleet.Decode(s.Document); err == nil {
-			g.base = &base{step: s, bytes: reply.Bytes}
+			if parts, ok := fleet.TakeApart(s.Document, s.Registry); ok {
+				s.Parts = parts
+				g.base = &base{step: s, bytes: reply.Bytes}
+			}
 		}
 	}
 	return verdict{step: s, final: final}, lasting, nil

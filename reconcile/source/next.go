@@ -28,8 +28,8 @@ type nextReply struct {
 	About   compileReply    `json:"about"`           // the tip, without a judgement
 }
 
-// next looks at a tip; nil when it is not the commit after held. separate says that the held commit's registry is.
-func next(ctx context.Context, st *filesystem.Storage, tip, held plumbing.Hash, separate bool) *nextReply {
+// next looks at a tip; nil when it is not the commit after held. judge is nil when the held commit's registry is not separate.
+func next(ctx context.Context, st *filesystem.Storage, tip, held plumbing.Hash, judge *schema.Changes) *nextReply {
 	c, err := readCommit(st, tip)
 	if err != nil || len(c.ParentHashes) == 0 || c.ParentHashes[0] != held {
 		return nil
@@ -42,7 +42,7 @@ func next(ctx context.Context, st *filesystem.Storage, tip, held plumbing.Hash, 
 	if out.Policies, err = (walker{st: st, ctx: ctx}).policies(held); err != nil {
 		return nil
 	}
-	if !separate {
+	if judge == nil {
 		return out
 	}
 	var files []changedFile
@@ -56,7 +56,7 @@ func next(ctx context.Context, st *filesystem.Storage, tip, held plumbing.Hash, 
 		if err1 != nil || err2 != nil {
 			return out
 		}
-		change, ok := schema.ChangeOf(schema.File{Path: f.path, Data: old}, schema.File{Path: f.path, Data: data})
+		change, ok := judge.Of(schema.File{Path: f.path, Data: old}, schema.File{Path: f.path, Data: data})
 		if !ok {
 			return out
 		}
@@ -104,8 +104,8 @@ func diffTrees(st *filesystem.Storage, a, b plumbing.Hash, dir string, files *[]
 
 // base is the registry of a commit that nothing is wrong with and that is [schema.Compiled.Separate].
 type base struct {
-	step  Step // with a Registry
-	bytes int64
+	step  Step  // with its Parts
+	bytes int64 // of its files
 }
 
 // after is the verdict on a commit from that on the commit before it and what has changed; false when that cannot be told for certain.
@@ -124,16 +124,17 @@ func (b *base) after(commit string, n *nextReply) (*base, bool) {
 			return nil, false
 		}
 	}
-	document, ok := fleet.Replace(b.step.Document, hosts, generation)
-	if !ok || len(document) > schema.MaxDocument {
+	parts, ok := b.step.Parts.Replace(hosts, generation)
+	if !ok || len(parts.Document()) > schema.MaxDocument {
 		return nil, false
 	}
-	registry, err := fleet.DecodeAfter(b.step.Registry, b.step.Document, document)
-	if err != nil || !policies.CleanAfter(b.step.Registry, registry, slices.Collect(maps.Keys(hosts))) {
+	document, registry := parts.Document(), parts.Registry()
+	if !policies.CleanAfter(b.step.Registry, registry, slices.Collect(maps.Keys(hosts))) {
 		return nil, false
 	}
 	s := stepOf(commit, &n.About)
-	s.Document, s.Digest, s.Registry, s.Generation = document, schema.Digest(document), registry, registry.Directory.Generation
+	s.Document, s.Digest, s.Generation = document, schema.Digest(document), registry.Directory.Generation
+	s.Registry, s.Parts = registry, parts
 	s.Positions = positions
 	return &base{step: s, bytes: b.bytes + n.Grown}, true
 }

@@ -120,7 +120,7 @@ func decoded(t *testing.T, o Offer) Offer {
 		if diff := cmp.Diff(registry, s.Registry); s.Registry != nil && diff != "" {
 			t.Errorf("the document and its registry: %s", diff)
 		}
-		o.Steps[i].Registry = registry
+		o.Steps[i].Registry, o.Steps[i].Parts = registry, nil
 	}
 	return o
 }

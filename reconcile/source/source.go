@@ -33,6 +33,7 @@ type Step struct {
 	Trailers       map[string]string
 	Document       []byte          // canonical JSON; nil when the commit does not compile
 	Registry       *fleet.Registry // Document decoded; nil when nobody needed it yet
+	Parts          *fleet.Parts    // of Document and Registry; nil when they were not taken apart
 	Digest         string          // SHA-256 of Document, in hex
 	Generation     fleet.Generation
 	Findings       fleet.Findings // of the document by itself; judging it against another one is the fence's

@@ -208,7 +208,7 @@ func TestContradictingSlot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(dir, SlotB), other)
+	write(t, filepath.Join(dir, SlotB), bytes.Join(other, nil))
 	s = open(t, dir)
 	checkDamaged(t, s, 41, 42, RuleSlot, filepath.Join(dir, SlotB), "holds generation 42 with digest "+snapshot(42, "y").Digest)
 	put(t, s, snapshot(42, "x"))
@@ -217,11 +217,11 @@ func TestContradictingSlot(t *testing.T) {
 
 // FuzzSlot feeds arbitrary bytes: a slot either verifies, and then its document is what its digest says, or is refused.
 func FuzzSlot(f *testing.F) {
-	raw, err := encodeSlot(snapshot(42, "x"))
+	parts, err := encodeSlot(snapshot(42, "x"))
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add(raw)
+	f.Add(bytes.Join(parts, nil))
 	f.Add([]byte(`{"document":{},"checksum":""}`))
 	f.Add([]byte(`[]`))
 	f.Fuzz(func(t *testing.T, raw []byte) {

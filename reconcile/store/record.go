@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"stado.internal/stado/fleet"
@@ -149,33 +150,36 @@ func decodeHeld(raw []byte) (*Held, error) {
 // documentField is where the document begins in what encodeSlot writes. No string holds these bytes: there the quotes are escaped.
 const documentField = `,"document":`
 
-// encodeSlot makes the content of a slot, and reads it back: a slot that would not verify is refused before it replaces anything.
-func encodeSlot(s *fleet.Snapshot) ([]byte, error) {
+// encodeSlot makes the content of a slot, in pieces, and reads it back: a slot that would not verify is refused before it replaces anything.
+func encodeSlot(s *fleet.Snapshot) ([][]byte, error) {
 	e := envelope{
 		Commit: s.Commit, Generation: s.Generation(), Digest: s.Digest, Provenance: s.Provenance, AdmittedAt: s.AdmittedAt.UTC(),
 	}
-	head, err := json.Marshal(e)
+	record, err := json.Marshal(e)
 	if err != nil {
 		return nil, err
 	}
-	if e.Checksum, err = sum(head); err != nil {
+	if e.Checksum, err = sum(record); err != nil {
 		return nil, err
 	}
-	if head, err = json.Marshal(e); err != nil {
+	if record, err = json.Marshal(e); err != nil {
 		return nil, err
 	}
-	// The document goes in as it is: an encoder would read all of it, and whatever it changed would change the digest.
-	out := make([]byte, 0, len(head)+len(documentField)+len(s.Document)+len("}\n"))
-	out = append(append(append(out, head[:len(head)-1]...), documentField...), s.Document...)
-	out = append(out, "}\n"...)
-	head, document, ok := cutSlot(out)
-	if !ok || !bytes.Equal(document, s.Document) {
+	// The document goes in as it is: an encoder would read all of it, and whatever it changed would change the digest. It is not copied
+	// either, since it may be large.
+	before, behind := append(record[:len(record)-1:len(record)-1], documentField...), []byte("}\n")
+	const any = "{}"
+	head, document, ok := cutSlot(slices.Concat(before, []byte(any), behind))
+	if !ok || string(document) != any || !bytes.HasPrefix(s.Document, []byte("{")) {
 		return nil, errors.New("the slot would not hold the document")
 	}
-	_, err = slotOf(head, document, func(document []byte) (*fleet.Registry, error) {
+	_, err = slotOf(head, s.Document, func(document []byte) (*fleet.Registry, error) {
+		if s.Parts.Are(document, s.Registry) {
+			return s.Registry, nil
+		}
 		return fleet.DecodeAfter(s.Registry, s.Document, document)
 	})
-	return out, err
+	return [][]byte{before, s.Document, behind}, err
 }
 
 // cutSlot cuts the content of a slot, as encodeSlot writes it, into the record without its document and the document. It looks at no byte

@@ -191,11 +191,11 @@ func (s *Store) put(snap *fleet.Snapshot, reset *Reset, admitted []Admission) (e
 	if p := st.Snapshot; p != nil {
 		held.Previous = &Previous{Slot: st.slot, Commit: p.Commit, Generation: p.Generation(), Digest: p.Digest, Provenance: p.Provenance}
 	}
-	raw, err := encodeSlot(snap)
+	parts, err := encodeSlot(snap)
 	if err != nil {
 		return fmt.Errorf("cannot hold commit %s: %w", snap.Commit, err)
 	}
-	if err := s.folder.Write(slot, raw, 0o600); err != nil {
+	if err := s.folder.WriteParts(slot, parts, 0o600); err != nil {
 		return s.failed(err, snap.Generation())
 	}
 	if err := s.anchor(&held); err != nil {
