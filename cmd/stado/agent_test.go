@@ -29,6 +29,7 @@ type lab struct {
 	generation         int
 	read               []string // flags that say how the agent reads the repository; nil: from its directory
 	host               string   // empty: a1
+	refresh            int      // seconds that the registry declares; 0: one
 }
 
 func newLab(t *testing.T, service http.Handler) *lab {
@@ -71,7 +72,7 @@ registry: hosts: a1: {
 	labels: mark: "g%d"
 	service_resolver: {
 		api_bind:          "127.0.0.1:%d"
-		refresh_seconds:   1
+		refresh_seconds:   %d
 		max_stale_seconds: 3600
 		adapters: [
 			{service: "hello", consumer: "curl", bind: "127.0.0.1:%d"},
@@ -79,7 +80,7 @@ registry: hosts: a1: {
 		]
 	}
 }
-`, g, l.api, l.adapter, l.side)
+`, g, l.api, max(l.refresh, 1), l.adapter, l.side)
 	l.file("services/hello.cue", `package fleet
 
 registry: service_directory: services: hello: {

@@ -35,6 +35,7 @@ type Git struct {
 	packs    int                       // of the store, when last written
 
 	maxSteps int // of one offer
+	maxPacks int // of the store
 }
 
 // memory is an answer and the question that it belongs to.
@@ -72,7 +73,7 @@ func New(opts Options) *Git {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Git{opts: opts, log: log, ssh: newSSHHost(opts, log), verdicts: map[string]verdict{}, changes: map[change]fleet.Findings{}, maxSteps: maxSteps}
+	return &Git{opts: opts, log: log, ssh: newSSHHost(opts, log), verdicts: map[string]verdict{}, changes: map[change]fleet.Findings{}, maxSteps: maxSteps, maxPacks: maxPacks}
 }
 
 // String is the remote's address.
@@ -99,7 +100,7 @@ func (g *Git) Poll(ctx context.Context, held Anchor) (Offer, error) {
 	g.age()
 	missing := g.missing()
 	if g.last != nil && g.last.held == held.Commit && g.last.offer.Tip == tip && !g.last.offer.Partial {
-		if missing || g.packs > maxPacks {
+		if missing || g.packs > g.maxPacks {
 			if err := g.clone(ctx, tip); err != nil {
 				g.log.Warn("cannot clone the store anew: " + err.Error())
 			}
@@ -343,6 +344,9 @@ func (g *Git) fetch(ctx context.Context, tip string, held Anchor) (fetchReply, e
 	if g.missing() {
 		tip, err := g.cloneTip(ctx, tip)
 		return fetchReply{Tip: tip}, err
+	}
+	if cloned, ok := g.renew(ctx, tip); ok {
+		return fetchReply{Tip: cloned}, nil
 	}
 	if err := g.fault(FaultFetch); err != nil {
 		return fetchReply{}, g.storeError(err)

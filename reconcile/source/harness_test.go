@@ -17,11 +17,11 @@ import (
 
 // repo is a real repository, written with the installed git.
 type repo struct {
-	t   *testing.T
+	t   testing.TB
 	dir string
 }
 
-func newRepo(t *testing.T) repo {
+func newRepo(t testing.TB) repo {
 	t.Helper()
 	r := repo{t: t, dir: filepath.Join(t.TempDir(), "registry")}
 	if err := os.Mkdir(r.dir, 0o755); err != nil {
@@ -112,12 +112,12 @@ registry: service_directory: services: wiki: {
 	return files
 }
 
-func runner(t *testing.T) sandbox.Runner {
+func runner(t testing.TB) sandbox.Runner {
 	t.Helper()
 	return sandbox.Runner{Command: []string{sandboxtest.Build(t, "./testdata/child")}}
 }
 
-func poller(t *testing.T, address string) *Git {
+func poller(t testing.TB, address string) *Git {
 	t.Helper()
 	remote, err := ParseRemote(address, "")
 	if err != nil {
@@ -126,7 +126,7 @@ func poller(t *testing.T, address string) *Git {
 	return New(Options{Store: filepath.Join(t.TempDir(), "registry.git"), Remote: remote, Runner: runner(t)})
 }
 
-func poll(t *testing.T, g *Git, held string) Offer {
+func poll(t testing.TB, g *Git, held string) Offer {
 	t.Helper()
 	o, err := g.Poll(t.Context(), Anchor{Commit: held})
 	if err != nil {

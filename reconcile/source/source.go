@@ -87,9 +87,6 @@ const (
 	FaultFetch = "source:fetch" // before new objects are written into the store
 )
 
-// Packs past maxPacks make reading slow; a store with more is cloned anew when there is nothing else to do.
-const maxPacks = 50
-
 // maxOfferBytes bounds the documents of one offer, which the agent holds while none of them is adopted: two of the largest. The first
 // step always fits.
 const maxOfferBytes = 24 << 20

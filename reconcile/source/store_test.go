@@ -176,32 +176,6 @@ func TestOneFetcherPerStore(t *testing.T) {
 	poll(t, g, "")
 }
 
-func TestManyPacksAreReplacedWhenIdle(t *testing.T) {
-	t.Parallel()
-	r := newRepo(t)
-	held := r.commit("1", registry(1))
-	g := poller(t, r.dir)
-	poll(t, g, "")
-	for i := range 2 {
-		r.commit("n", generation(2+i))
-		poll(t, g, held)
-	}
-	if n := countPacks(g.opts.Store); n != 3 || g.packs != 3 {
-		t.Fatalf("%d packs, known %d", n, g.packs)
-	}
-	g.packs = maxPacks + 1
-	if o := poll(t, g, held); !o.Unchanged {
-		t.Errorf("%+v", o)
-	}
-	if n := countPacks(g.opts.Store); n != 1 || g.packs != 1 {
-		t.Errorf("%d packs after the replacement, known %d", n, g.packs)
-	}
-	r.commit("last", generation(9))
-	if o := poll(t, g, held); len(o.Steps) != 3 {
-		t.Errorf("%d steps", len(o.Steps))
-	}
-}
-
 // At every point at which the process may die, the next start reads the registry all the same.
 func TestCrashesBetweenChanges(t *testing.T) {
 	t.Parallel()
