@@ -2,6 +2,7 @@ package authority_test
 
 import (
 	"math"
+	"strings"
 	"testing"
 
 	"stado.internal/stado/fleet"
@@ -232,5 +233,39 @@ func TestBeginWrites(t *testing.T) {
 	}
 	if _, err := authority.BeginJoin(s, j, nil); reasonOf(t, err) != authority.ReasonNoCopy {
 		t.Errorf("a join of nothing: %v", err)
+	}
+}
+
+// TestTake: the document of a move through the authority is taken by the host that it names, under a promise for it.
+func TestTake(t *testing.T) {
+	owner := authority.Owner{Mover: "new", Nonce: "n1"}
+	promise := &authority.Promise{Generation: 8, Mover: "new", Nonce: "n1"}
+	take := authority.Take{Self: "new", Copy: copyOf(7, "", "a1", "new"), Promised: promise, Offered: 8, Owner: owner}
+	for _, c := range []struct {
+		name   string
+		change func(*authority.Take)
+		want   authority.Reason
+		says   string
+	}{
+		{"promised", func(*authority.Take) {}, "", ""},
+		{"no copy", func(t *authority.Take) { t.Copy = nil }, authority.ReasonNoCopy, "keeps no last-known-good copy"},
+		{"a damaged copy", func(t *authority.Take) { t.Copy, t.CopyError = nil, "held.json is damaged" }, authority.ReasonNoCopy, "held.json is damaged"},
+		{"for another host", func(t *authority.Take) { t.Owner.Mover = "a1" }, authority.ReasonWrongHost, "generation 8 names a1 as the registry authority, and this host is new"},
+		{"nothing promised", func(t *authority.Take) { t.Promised = nil }, authority.ReasonPromised, "has not promised generation 8"},
+		{"another claim", func(t *authority.Take) { t.Owner.Nonce = "n2" }, authority.ReasonPromised, "has not promised generation 8"},
+		{"another generation", func(t *authority.Take) { t.Offered = 9 }, authority.ReasonPromised, "has not promised generation 9"},
+		{"given back", func(t *authority.Take) {
+			t.Promised = promise.Release(authority.Claim{Generation: 8, Mover: "new", Nonce: "n1"})
+		}, authority.ReasonEnded, "was given back"},
+	} {
+		now := take
+		c.change(&now)
+		r, err := now.Decide()
+		if got := reasonOf(t, err); got != c.want || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if err == nil && r != (authority.PushReceipt{State: authority.StateHandedOver, Generation: 8}) {
+			t.Errorf("%s: %+v", c.name, r)
+		}
 	}
 }

@@ -37,7 +37,8 @@ type Move struct {
 	Self        fleet.HostName              `json:"self"` // the host that makes it
 	To          fleet.HostName              `json:"to"`   // the authority that the document names
 	Through     bool                        `json:"through,omitempty"`
-	Fenced      fleet.HostName              `json:"fenced"` // the authority that Base names
+	Fenced      fleet.HostName              `json:"fenced"`          // the authority that Base names
+	Leaves      fleet.Authority             `json:"leaves,omitzero"` // the authority as Base declares it
 	Generation  fleet.Generation            `json:"generation"`
 	Epoch       uint64                      `json:"epoch"`
 	Nonce       string                      `json:"nonce"`
@@ -149,7 +150,7 @@ func begin(s Situation, kind Kind) (Move, error) {
 // on is the move on another base. The hosts of the base are the electorate, and the base's policy says whether they must agree.
 func (m Move) on(base *fleet.Snapshot) Move {
 	m.Base = HeadOf(base)
-	m.Fenced = m.Base.Authority
+	m.Fenced, m.Leaves = m.Base.Authority, base.Registry.Directory.Authority
 	m.Electorate = base.Registry.HostNames()
 	m.Required = base.Registry.Policies.Quorum == fleet.QuorumMajority
 	m.Epoch = m.Base.Epoch
@@ -283,8 +284,8 @@ func (m Move) Handed(host fleet.HostName, h HandOver) Move {
 	return m
 }
 
-// receivers are the hosts that are handed the document, in order. Where the authority answers only the new one is: the others read it from
-// the old one. Those that read a document from its author are handed none.
+// receivers are the hosts that are handed the document, in order. Where the authority answers only the new one is, before the old one's
+// store has it: the others read it there. Those that read a document from its author are handed none.
 func (m Move) receivers() []fleet.HostName {
 	switch {
 	case m.Kind != KindMove:
