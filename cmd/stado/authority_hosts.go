@@ -164,9 +164,9 @@ type handed struct {
 	held   authority.Head // what a host that took nothing holds, if it says so
 }
 
-// handTo hands the promoted registry to a host.
-func (m *mover) handTo(host fleet.HostName, bundle []byte) handed {
-	c := call{host: host, args: []string{"registry", "push", "-", "--last-known-good", "--json"}, stdin: bundle, limit: maxSaid}
+// handTo hands the promoted registry to a host, by a verb that reads its bundle.
+func (m *mover) handTo(host fleet.HostName, bundle []byte, verb ...string) handed {
+	c := call{host: host, args: append(verb, "-", "--json"), stdin: bundle, limit: maxSaid}
 	said, exit, err := c.run(m.inquiry, m.registry())
 	if err != nil {
 		return handed{result: authority.HandOver{Error: fleet.OneLine(err.Error(), fleet.MaxText)}}
@@ -193,6 +193,19 @@ type basis struct {
 	repository string
 }
 
+// unpromised holds what this host does: what this host has promised keeps nothing away that is only built on.
+func (m *mover) unpromised() (*store.Store, error) {
+	dir, err := os.MkdirTemp(m.scratch, "held-")
+	if err != nil {
+		return nil, err
+	}
+	free, err := store.Open(filepath.Join(dir, registryFolder), nil)
+	if err != nil {
+		return nil, err
+	}
+	return free, free.Put(m.copied)
+}
+
 // fetch reads a newer registry from the host that reported it and judges it as a descendant of what is held here, without holding it.
 func (m *mover) fetch(host fleet.HostName, head authority.Head) (basis, authority.Relation, error) {
 	dir, err := os.MkdirTemp(m.scratch, "fetch-")
@@ -211,11 +224,7 @@ func (m *mover) fetch(host fleet.HostName, head authority.Head) (basis, authorit
 	if err != nil {
 		return basis{}, authority.Unknown, err
 	}
-	// What this host has promised keeps nothing away that is only built on.
-	free, err := store.Open(filepath.Join(dir, registryFolder), nil)
-	if err == nil {
-		err = free.Put(m.copied)
-	}
+	free, err := m.unpromised()
 	if err != nil {
 		return basis{}, authority.Unknown, err
 	}

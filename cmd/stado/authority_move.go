@@ -141,6 +141,11 @@ func (m *mover) giveUp(recorded *authority.Move) error {
 	if m.asJSON {
 		return m.app.printJSON(abandonReceipt{State: next.Phase, Authority: next.To, Generation: next.Generation})
 	}
+	if authority.HeadOf(m.copied).Authority == next.To {
+		fmt.Fprintf(m.app.stdout, "gave the move of the registry authority to %s up; generation %d stays this host's copy, and names %s: take the role back with stado placement move --authority --to-host %s\n",
+			next.To, m.copied.Generation(), next.To, m.self)
+		return nil
+	}
 	fmt.Fprintf(m.app.stdout, "gave the move of the registry authority to %s up; generation %d is used by nobody\n", next.To, next.Generation)
 	return nil
 }
@@ -201,15 +206,19 @@ func (m *mover) begin(recorded *authority.Move) error {
 		s.Authority = m.authority()
 		next, err = decide()
 	}
+	m.base = basis{snapshot: m.copied}
+	if err == nil && next.Through && next.Phase == authority.PhaseClaiming {
+		if m.base, err = m.tip(); err == nil {
+			s.Copy = m.base.snapshot
+			next, err = decide()
+		}
+	}
 	switch {
 	case err != nil && recorded != nil:
 		return errors.Join(err, m.moot(*recorded, err))
 	case err != nil:
 		return err
-	case next.Through:
-		return fmt.Errorf("this host, %s, is the registry authority and answers: make %s the authority in a commit of its own, after stado authority init on %s (docs/authority.md)", m.self, m.to, m.to)
 	}
-	m.base = basis{snapshot: m.copied}
 	m.replies, m.granted = map[fleet.HostName]authority.Reply{}, false
 	return m.keep(next)
 }
@@ -247,7 +256,9 @@ func (m *mover) advance() (done bool, err error) {
 		return false, m.serve(step.Point)
 	case authority.DoHandOver:
 		return false, m.handOver(step.Hosts)
-	case authority.DoMirror, authority.DoFinish: // the first is of a move through the authority, which is not begun
+	case authority.DoMirror:
+		return false, m.mirror(step)
+	case authority.DoFinish:
 	}
 	return true, nil
 }
@@ -354,6 +365,9 @@ func (m *mover) copy(point authority.Point) error {
 		return fmt.Errorf("this host refuses the registry that would make it the authority, so nothing is written: %s: %s (give the move up with --abandon)", asked.Refusal.Rule, asked.Refusal.Sentence)
 	}
 	if asked.Snapshot != nil { // else it is held already
+		if moved, err := m.overtaken(); moved || err != nil {
+			return errors.Join(err, m.begin(&m.move))
+		}
 		if err := m.at(point); err != nil {
 			return err
 		}
@@ -373,7 +387,9 @@ func (m *mover) handOver(hosts []fleet.HostName) error {
 		return err
 	}
 	m.tell("handing generation %d to %d hosts", m.move.Generation, len(hosts))
-	return everywhere(hosts, func(host fleet.HostName) handed { return m.handTo(host, bundle) }, func(host fleet.HostName, h handed) error {
+	return everywhere(hosts, func(host fleet.HostName) handed {
+		return m.handTo(host, bundle, "registry", "push", "--last-known-good")
+	}, func(host fleet.HostName, h handed) error {
 		if next, taken := m.move.Taken(host, h.held); taken {
 			return m.keep(next)
 		}

@@ -244,15 +244,22 @@ func (m Move) Interrupted(held Head) bool {
 	return m.Phase == PhaseCopied && !m.overtaken(held)
 }
 
-// Abandon gives a move up: one that has written nothing, one that another document has overtaken, or one whose host has lost what it wrote.
+// Abandon gives a move up: one that has written nothing, one that another document has overtaken, one whose host has lost what it wrote, or
+// one through the authority that has written nothing but this host's own copy, since the new host could not take it; the copy stays then.
 // The result is durable before the claim is released by the hosts, this one among them. No host promises the generation again.
 func (m Move) Abandon(held Head, incarnation string) (Move, error) {
 	m = m.seen(held)
-	if m.Phase == PhaseCopied && m.Incarnation == incarnation && !m.overtaken(held) {
+	if m.Phase == PhaseCopied && m.Incarnation == incarnation && !m.overtaken(held) && !m.alone() {
 		return m, refuse(ReasonWritten, sayWritten(m))
 	}
 	m.Phase = PhaseAbandoned
 	return m, nil
+}
+
+// alone reports that the document of a move through the authority is known to no other host.
+func (m Move) alone() bool {
+	left, failed := m.left()
+	return m.Kind == KindMove && m.Through && (left != nil || failed)
 }
 
 // Promote records the document of the move, made on Base, before it is written anywhere.

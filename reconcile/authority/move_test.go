@@ -441,6 +441,20 @@ func TestAbandon(t *testing.T) {
 			t.Errorf("%s: %+v, %v", c.name, m, err)
 		}
 	}
+	through := promoted
+	through.Through = true
+	for name, c := range map[string]struct {
+		record authority.Move
+		want   authority.Reason
+	}{
+		"the new host is not told": {through.Copied(), ""},
+		"it refuses":               {through.Copied().Handed("new", authority.HandOver{Error: "no"}), ""},
+		"it has taken it":          {through.Copied().Handed("new", authority.HandOver{Receipt: &authority.PushReceipt{}}), authority.ReasonWritten},
+	} {
+		if _, err := c.record.Abandon(mine, "i1"); reasonOf(t, err) != c.want {
+			t.Errorf("through the authority, %s: %v", name, err)
+		}
+	}
 	if m, _ := begun.Abandon(held(7), "i1"); m.Next(nil, false).Do != authority.DoFinish {
 		t.Error("an abandoned move goes on")
 	}
