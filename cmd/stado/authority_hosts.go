@@ -114,17 +114,17 @@ func (m *mover) putClaim(host fleet.HostName) authority.Reply {
 	if err != nil {
 		return authority.Reply{Unreachable: err.Error()}
 	}
-	a, err := m.answerOf(call{host: host, args: []string{"registry", "claim", "-"}, stdin: claim})
+	a, err := m.answerOf(m.registry(), call{host: host, args: []string{"registry", "claim", "-"}, stdin: claim})
 	if err != nil {
 		return authority.Reply{Unreachable: fleet.OneLine(err.Error(), fleet.MaxText)}
 	}
 	return authority.Reply{Answer: &a}
 }
 
-// answerOf is the answer of a host, which is a refusal as well.
-func (m *mover) answerOf(c call) (authority.Answer, error) {
+// answerOf is the answer of a host, reached as registry says; a refusal is one as well.
+func (q *inquiry) answerOf(registry *fleet.Registry, c call) (authority.Answer, error) {
 	c.limit = maxSaid
-	said, exit, err := c.run(m.inquiry, m.registry())
+	said, exit, err := c.run(q, registry)
 	if err != nil {
 		return authority.Answer{}, err
 	}
@@ -148,7 +148,7 @@ func (m *mover) giveBack(c authority.Claim) error {
 		return err
 	}
 	return everywhere(m.others(), func(host fleet.HostName) error {
-		_, err := m.answerOf(call{host: host, args: []string{"registry", "claim", "-", "--release"}, stdin: data})
+		_, err := m.answerOf(m.registry(), call{host: host, args: []string{"registry", "claim", "-", "--release"}, stdin: data})
 		return err
 	}, func(host fleet.HostName, err error) error {
 		if err != nil && (m.replies == nil || m.replies[host].Answer != nil) {
@@ -181,7 +181,7 @@ func (m *mover) handTo(host fleet.HostName, bundle []byte, verb ...string) hande
 	}
 	// It may have taken the registry before: its receipt was lost, or it has read it elsewhere.
 	out := handed{result: authority.HandOver{Error: lastWords(exit)}}
-	if a, err := m.answerOf(call{host: host, args: []string{"registry", "claim"}}); err == nil {
+	if a, err := m.answerOf(m.registry(), call{host: host, args: []string{"registry", "claim"}}); err == nil {
 		out.held = a.Held
 	}
 	return out

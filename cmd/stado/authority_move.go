@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -49,46 +50,59 @@ type mover struct {
 	granted bool
 }
 
-func (a *app) takeAuthority(c *cobra.Command, f taking) (err error) {
-	q, err := a.inquire(c.Context(), f.ssh)
+func (a *app) takeAuthority(c *cobra.Command, f taking) error {
+	return asRefused(a.moving(c.Context(), f, func(m *mover, recorded *authority.Move) error {
+		switch {
+		case m.store == nil: // this refuses, and leaves no trace
+			return m.begin(nil)
+		case f.abandon:
+			return m.giveUp(recorded)
+		}
+		return m.run(recorded)
+	}))
+}
+
+// moving has work done on this host's move of the role, nil for none, while no other process does.
+func (a *app) moving(ctx context.Context, f taking, work func(m *mover, recorded *authority.Move) error) (err error) {
+	q, err := a.inquire(ctx, f.ssh)
 	if err != nil {
-		return refused(err)
+		return err
 	}
 	defer func() { err = errors.Join(err, q.close()) }()
 	if q.self == "" {
 		if q.copied != nil {
-			return refused(errors.New(sayNoName))
+			return errors.New(sayNoName)
 		}
 		q.self = f.to // without a copy there is nothing that knows better
 	}
 	m := mover{inquiry: q, taking: f, folder: durable.Folder{Path: filepath.Join(q.home, moveFolder), Fault: q.fault}}
-	if q.store == nil { // this refuses, and leaves no trace
-		return refused(m.begin(nil))
+	if q.store == nil {
+		return work(&m, nil)
 	}
 	if err := os.MkdirAll(m.folder.Path, 0o700); err != nil {
-		return refused(err)
+		return err
 	}
 	unlock, err := m.folder.Lock() // one move at a time
 	if err != nil {
-		return refused(err)
+		return err
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
 	if err := m.folder.Sweep(); err != nil {
-		return refused(err)
+		return err
 	}
 	recorded, err := m.recorded()
 	if err != nil {
-		return refused(err)
+		return err
 	}
-	if f.abandon {
-		return asRefused(m.giveUp(recorded))
-	}
-	return asRefused(m.run(recorded))
+	return work(&m, recorded)
 }
 
 // recorded is the move that was begun and has not ended, nil for none.
-func (m *mover) recorded() (*authority.Move, error) {
-	file := filepath.Join(m.folder.Path, moveFile)
+func (m *mover) recorded() (*authority.Move, error) { return recordedMove(m.home) }
+
+// recordedMove is the move that the host of a state directory has under way, nil for none.
+func recordedMove(home string) (*authority.Move, error) {
+	file := filepath.Join(home, moveFolder, moveFile)
 	data, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -427,8 +441,11 @@ func (m *mover) registry() *fleet.Registry {
 	return &fleet.Registry{}
 }
 
-func (m *mover) others() []fleet.HostName {
-	return slices.DeleteFunc(m.registry().HostNames(), func(h fleet.HostName) bool { return h == m.self })
+func (m *mover) others() []fleet.HostName { return others(m.registry(), m.self) }
+
+// others are all hosts of a registry but one.
+func others(r *fleet.Registry, self fleet.HostName) []fleet.HostName {
+	return slices.DeleteFunc(r.HostNames(), func(h fleet.HostName) bool { return h == self })
 }
 
 // refresh is the interval in which this host reads its authority.

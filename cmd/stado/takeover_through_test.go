@@ -8,7 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"stado.internal/stado/fleet"
 	"stado.internal/stado/reconcile/authority"
+	"stado.internal/stado/reconcile/store"
 )
 
 // gives runs a move of the role through this host, the authority, to its good end.
@@ -106,6 +108,9 @@ func TestKilledMoveThrough(t *testing.T) {
 		if m.Generation != 2 || m.Nonce != nonce {
 			t.Fatalf("killed at %s, the move is of generation %d and nonce %s; it began with 2 and %s", point, m.Generation, m.Nonce, nonce)
 		}
+		if point == authority.PointPromoted { // every host has promised the generation
+			w.rejoin("carme")
+		}
 		if tip := w.tip(atlas.own()); tip != first {
 			if point != authority.PointStored {
 				t.Errorf("killed at %s, everybody reads %s already", point, tip)
@@ -118,11 +123,17 @@ func TestKilledMoveThrough(t *testing.T) {
 	if said := atlas.refuse(exitRefused, "placement", "move", "--authority", "--abandon"); !strings.Contains(said, "generation 2, which names boreas, is written already, and what is written is not taken back") {
 		t.Errorf("--abandon: %s", said)
 	}
-	if r := atlas.gives("boreas"); r.State != authority.StateTaken || r.Generation != 2 || !r.Quorum {
-		t.Errorf("%+v", r)
+	r := atlas.start("SSH_AUTH_SOCK=") // goes on by itself
+	atlas.until("the end of the move", func() bool { return atlas.recorded() == nil })
+	atlas.until("its sentence", func() bool {
+		return strings.Contains(r.output(), "the registry authority role has moved from atlas to boreas at service directory generation 2; the stores of both are at "+w.tip(boreas.own()))
+	})
+	if out := r.output(); !strings.Contains(out, "going on with the move of the registry authority to boreas, generation 2, which was interrupted") {
+		t.Errorf("the agent said\n%s", out)
 	}
-	if m := atlas.recorded(); m != nil {
-		t.Errorf("the record of a move that was taken is still there: %+v", m)
+	r.stop()
+	if old, now := w.tip(atlas.own()), w.tip(boreas.own()); old != now {
+		t.Errorf("the old authority's branch is at %s, the new one's at %s", old, now)
 	}
 	if said, err := git(atlas.own(), "log", "-1", "--format=%B", "main"); err != nil || !strings.Contains(said, "Stado-Nonce: "+nonce) {
 		t.Errorf("the store's commit says, %v:\n%s", err, said)
@@ -131,6 +142,38 @@ func TestKilledMoveThrough(t *testing.T) {
 	w.hold("carme") // it reads the old authority, which sends it to the new one
 	if d := w.digests(2); len(d) != 1 {
 		t.Errorf("generation 2 has the digests %v", d)
+	}
+}
+
+// rejoin has a host lose its anchor after all have promised generation 2 to boreas: it promises nothing before its agent has asked every other
+// host, and what those have promised it keeps away as well.
+func (w *wards) rejoin(name string) {
+	t, h := w.t, w.host[name]
+	t.Helper()
+	if err := os.Remove(filepath.Join(h.home, registryFolder, store.HeldFile)); err != nil {
+		t.Fatal(err)
+	}
+	others := filepath.Join(w.host["boreas"].home, registryFolder)
+	if err := os.Rename(others, others+".away"); err != nil {
+		t.Fatal(err)
+	}
+	r := h.start("SSH_AUTH_SOCK=")
+	h.until("waiting for the others", func() bool {
+		return strings.Contains(r.output(), "it grants again when every other host has said what it holds, and waits for boreas (it holds nothing, or has lost its anchor as well)")
+	})
+	if said := h.command("registry", "claim"); !strings.Contains(said, `"recovering": true`) {
+		t.Errorf("%s", said)
+	}
+	if err := os.Rename(others+".away", others); err != nil {
+		t.Fatal(err)
+	}
+	h.until("the end of its recovery", func() bool {
+		return strings.Contains(r.output(), "this host, "+name+", had lost its anchor: every other host has said what it holds and has promised, and generations above 2 are granted again")
+	})
+	r.stop()
+	want := authority.Promise{Generation: 2, Mover: fleet.HostName(name), Ended: authority.Released, Below: authority.Kept{Generation: 2, Mover: "boreas"}}
+	if held := h.view().Held; held.Recovering || held.Promised == nil || *held.Promised != want {
+		t.Errorf("%+v is promised, want %+v", held.Promised, want)
 	}
 }
 
