@@ -115,7 +115,7 @@ func (in authorityInit) run(ctx context.Context) error {
 	if err := step(ctx); err != nil {
 		return err
 	}
-	if err := (installer{app: in.app, dir: in.dir, branch: in.branch}).install(false, true); err != nil {
+	if err := (installer{app: in.app, dir: in.dir, branch: in.branch, home: in.home}).install(false, true); err != nil {
 		return err
 	}
 	tip, err := in.tip(ctx)

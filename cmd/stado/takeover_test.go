@@ -60,7 +60,7 @@ func newWards(t *testing.T, quorum string, names ...string) *wards {
 	}
 	w.declare(quorum)
 	own := filepath.Join(w.host[names[0]].home, authorityFolder)
-	w.fleet.command("authority", "init", own, "--from", w.fleet.repo)
+	w.host[names[0]].command("authority", "init", own, "--from", w.fleet.repo)
 	trusted := filepath.Join(dir, "known_hosts")
 	first := w.host[names[0]].sshd
 	for name, h := range w.host {

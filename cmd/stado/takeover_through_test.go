@@ -213,6 +213,12 @@ func TestRefusedMoveThrough(t *testing.T) {
 	}
 
 	atlas.dieMoving("boreas", authority.PointCopy)
+	w.fleet.git("reset", "--quiet", "--hard", first)
+	w.land()
+	w.land()
+	if said, taken := w.push(atlas.own()); taken || !strings.Contains(said, "the role of the registry authority is moving from here to boreas, at generation 2, and nothing is written meanwhile (push to boreas when it has moved; ") {
+		t.Errorf("a change beside the move, taken %t:\n%s", taken, said)
+	}
 	if said := atlas.command("placement", "move", "--authority", "--abandon"); !strings.Contains(said, "gave the move of the registry authority to boreas up; generation 2 is used by nobody") {
 		t.Errorf("%s", said)
 	}

@@ -192,6 +192,30 @@ func TestBeginWrites(t *testing.T) {
 	if err != nil || m.To != "old" || m.Claim().Through != "old" || m.Epoch != 3 || m.Generation != 8 {
 		t.Errorf("an edit: %+v, %v", m, err)
 	}
+	mine := &authority.Promise{Generation: 9, Mover: "old", Nonce: "n1"}
+	for name, c := range map[string]struct {
+		generation fleet.Generation
+		promised   *authority.Promise
+		want       authority.Reason
+	}{
+		"the next one":              {8, nil, ""},
+		"a leap":                    {12, nil, ""},
+		"the same claim once more":  {9, mine, ""},
+		"promised to another claim": {9, &authority.Promise{Generation: 9, Mover: "old", Nonce: "n2"}, authority.ReasonPromised},
+		"below what is promised":    {8, mine, authority.ReasonPromised},
+		"held":                      {7, nil, authority.ReasonHolds},
+	} {
+		now := s
+		now.Promised = c.promised
+		edit, err := authority.BeginEdit(now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		edit, err = edit.At(c.generation, c.promised)
+		if reasonOf(t, err) != c.want || err == nil && edit.Generation != c.generation {
+			t.Errorf("an edit at generation %d, %s: %+v, %v", c.generation, name, edit, err)
+		}
+	}
 	if step := m.Promote(authority.Head{}).Copied().Stored(authority.StoreResult{Version: commit(8)}).Next(nil, true); step.Do != authority.DoFinish {
 		t.Errorf("an edit is read from the authority: %+v", step)
 	}

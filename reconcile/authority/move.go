@@ -109,6 +109,18 @@ func BeginEdit(s Situation) (Move, error) {
 	return m, err
 }
 
+// At is the move for a document that is made already, at its generation, which nobody may have been promised before but the very same claim.
+func (m Move) At(generation fleet.Generation, promised *Promise) (Move, error) {
+	if generation < m.Generation && !promised.of(generation, m.Claim().Owner()) {
+		if promised == nil || promised.Generation < generation {
+			return Move{}, refuse(ReasonHolds, sayHolds(Host{Name: m.Self, Held: m.Base}, generation))
+		}
+		return Move{}, refuse(ReasonPromised, sayPromised(m.Self, promised))
+	}
+	m.Generation = generation
+	return m, nil
+}
+
 // BeginJoin begins the merge of two histories that [PlanJoin] planned, on the host that is to be the authority of both. first is the registry
 // of the plan's first parent; this host holds one of the two.
 func BeginJoin(s Situation, j Join, first *fleet.Snapshot) (Move, error) {
