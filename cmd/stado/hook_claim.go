@@ -41,6 +41,9 @@ func (r receiver) claimed(ctx context.Context, settings config.Agent, held *flee
 	}
 	begin := authority.BeginEdit
 	if s.To != s.Self {
+		if m.gone(generation) {
+			return nil
+		}
 		begin = authority.Begin
 	}
 	if m.move, err = begin(s); err == nil {
@@ -52,11 +55,16 @@ func (r receiver) claimed(ctx context.Context, settings config.Agent, held *flee
 	if err != nil {
 		return sayUnclaimed(err)
 	}
-	m.tell("asking %d hosts for generation %d", len(m.others()), generation)
-	err = everywhere(m.others(), m.putClaim, func(host fleet.HostName, reply authority.Reply) error {
+	return m.claim(enough)
+}
+
+// claim asks every other host for the move's generation, until a majority has promised it.
+func (m *mover) claim(enough func()) error {
+	m.tell("asking %d hosts for generation %d", len(m.others()), m.move.Generation)
+	err := everywhere(m.others(), m.putClaim, func(host fleet.HostName, reply authority.Reply) error {
 		m.replies[host] = reply
 		if _, out := m.move.Settle(m.replies); out.Course == authority.Proceed {
-			enough() // a majority is one, whatever the others say
+			enough() // whatever the others say
 		}
 		return nil
 	})
@@ -67,6 +75,21 @@ func (r receiver) claimed(ctx context.Context, settings config.Agent, held *flee
 		return errors.Join(sayUnclaimed(out.Refusal), m.giveBack(out.Release))
 	}
 	return nil
+}
+
+// gone reports whether a host holds a registry, of this generation or a higher one, in which this host has the role no more. What is pushed
+// here then is what this host has missed.
+func (m *mover) gone(generation fleet.Generation) bool {
+	found := errors.New("found")
+	return everywhere(m.others(), func(host fleet.HostName) authority.Head {
+		a, _ := m.answerOf(m.registry(), call{host: host, args: []string{"registry", "claim"}})
+		return a.Held
+	}, func(_ fleet.HostName, held authority.Head) error {
+		if held.Generation >= generation && held.Authority != m.self {
+			return found
+		}
+		return nil
+	}) != nil
 }
 
 func sayUnclaimed(why error) error {
