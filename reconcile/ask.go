@@ -19,6 +19,7 @@ type Asked struct {
 	Tip      string           // of the source's branch
 	Newest   fleet.Generation // of the newest commit that compiles; 0 when none does
 	Snapshot *fleet.Snapshot  // what would be held; nil when that is what is held already, or when nothing may be
+	Nonce    string           // of the claim under which Snapshot was made; empty for none
 	Refusal  *Refusal         // of the tip; nil: the source answers
 	Pending  bool             // the tip waits for its generation
 
@@ -53,7 +54,7 @@ func (a *Asked) take(res result) {
 	a.Refusal, a.Pending = res.out.refusal, res.out.pending
 	a.admitted = append(a.admitted, res.out.admitted...)
 	if res.out.final != nil {
-		a.Snapshot = res.out.final
+		a.Snapshot, a.Nonce = res.out.final, nonceOf(res.offer, res.out.final.Commit)
 	}
 }
 

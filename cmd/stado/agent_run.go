@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -42,10 +44,13 @@ stand there under evaluation); a flag wins. What an agent serves is declared in 
 			if err != nil {
 				return refused(err)
 			}
-			if err := ag.Run(c.Context()); err != nil {
-				return refused(err)
-			}
-			return nil
+			ctx, stop := context.WithCancel(c.Context())
+			var beside sync.WaitGroup
+			beside.Go(func() { a.errands(home, opt.Settings).run(ctx) })
+			err = ag.Run(ctx)
+			stop()
+			beside.Wait()
+			return asRefused(err)
 		},
 	}
 	f := c.Flags()

@@ -114,17 +114,17 @@ func (m *mover) putClaim(host fleet.HostName) authority.Reply {
 	if err != nil {
 		return authority.Reply{Unreachable: err.Error()}
 	}
-	a, err := m.answerOf(call{host: host, args: []string{"registry", "claim", "-"}, stdin: claim})
+	a, err := m.answerOf(m.registry(), call{host: host, args: []string{"registry", "claim", "-"}, stdin: claim})
 	if err != nil {
 		return authority.Reply{Unreachable: fleet.OneLine(err.Error(), fleet.MaxText)}
 	}
 	return authority.Reply{Answer: &a}
 }
 
-// answerOf is the answer of a host, which is a refusal as well.
-func (m *mover) answerOf(c call) (authority.Answer, error) {
+// answerOf is the answer of a host, reached as registry says; a refusal is one as well.
+func (q *inquiry) answerOf(registry *fleet.Registry, c call) (authority.Answer, error) {
 	c.limit = maxSaid
-	said, exit, err := c.run(m.inquiry, m.registry())
+	said, exit, err := c.run(q, registry)
 	if err != nil {
 		return authority.Answer{}, err
 	}
@@ -148,7 +148,7 @@ func (m *mover) giveBack(c authority.Claim) error {
 		return err
 	}
 	return everywhere(m.others(), func(host fleet.HostName) error {
-		_, err := m.answerOf(call{host: host, args: []string{"registry", "claim", "-", "--release"}, stdin: data})
+		_, err := m.answerOf(m.registry(), call{host: host, args: []string{"registry", "claim", "-", "--release"}, stdin: data})
 		return err
 	}, func(host fleet.HostName, err error) error {
 		if err != nil && (m.replies == nil || m.replies[host].Answer != nil) {
@@ -164,9 +164,9 @@ type handed struct {
 	held   authority.Head // what a host that took nothing holds, if it says so
 }
 
-// handTo hands the promoted registry to a host.
-func (m *mover) handTo(host fleet.HostName, bundle []byte) handed {
-	c := call{host: host, args: []string{"registry", "push", "-", "--last-known-good", "--json"}, stdin: bundle, limit: maxSaid}
+// handTo hands the promoted registry to a host, by a verb that reads its bundle.
+func (m *mover) handTo(host fleet.HostName, bundle []byte, verb ...string) handed {
+	c := call{host: host, args: append(verb, "-", "--json"), stdin: bundle, limit: maxSaid}
 	said, exit, err := c.run(m.inquiry, m.registry())
 	if err != nil {
 		return handed{result: authority.HandOver{Error: fleet.OneLine(err.Error(), fleet.MaxText)}}
@@ -181,7 +181,7 @@ func (m *mover) handTo(host fleet.HostName, bundle []byte) handed {
 	}
 	// It may have taken the registry before: its receipt was lost, or it has read it elsewhere.
 	out := handed{result: authority.HandOver{Error: lastWords(exit)}}
-	if a, err := m.answerOf(call{host: host, args: []string{"registry", "claim"}}); err == nil {
+	if a, err := m.answerOf(m.registry(), call{host: host, args: []string{"registry", "claim"}}); err == nil {
 		out.held = a.Held
 	}
 	return out
@@ -191,6 +191,19 @@ func (m *mover) handTo(host fleet.HostName, bundle []byte) handed {
 type basis struct {
 	snapshot   *fleet.Snapshot
 	repository string
+}
+
+// unpromised holds what this host does: what this host has promised keeps nothing away that is only built on.
+func (m *mover) unpromised() (*store.Store, error) {
+	dir, err := os.MkdirTemp(m.scratch, "held-")
+	if err != nil {
+		return nil, err
+	}
+	free, err := store.Open(filepath.Join(dir, registryFolder), nil)
+	if err != nil {
+		return nil, err
+	}
+	return free, free.Put(m.copied)
 }
 
 // fetch reads a newer registry from the host that reported it and judges it as a descendant of what is held here, without holding it.
@@ -211,11 +224,7 @@ func (m *mover) fetch(host fleet.HostName, head authority.Head) (basis, authorit
 	if err != nil {
 		return basis{}, authority.Unknown, err
 	}
-	// What this host has promised keeps nothing away that is only built on.
-	free, err := store.Open(filepath.Join(dir, registryFolder), nil)
-	if err == nil {
-		err = free.Put(m.copied)
-	}
+	free, err := m.unpromised()
 	if err != nil {
 		return basis{}, authority.Unknown, err
 	}

@@ -4,11 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"stado.internal/stado/agent/config"
+	"stado.internal/stado/fleet"
+	"stado.internal/stado/reconcile/authority"
 	"stado.internal/stado/reconcile/source"
 	"stado.internal/stado/reconcile/store"
 )
@@ -18,6 +25,7 @@ const authorityFolder = "authority.git"
 
 func newAuthorityInit(a *app) *cobra.Command {
 	var from, branch string
+	var asJSON bool
 	c := &cobra.Command{
 		Use:   "init [DIR]",
 		Short: "Make a bare repository that this host can serve as the registry authority",
@@ -25,7 +33,10 @@ func newAuthorityInit(a *app) *cobra.Command {
 branch begins as what --from has, by default as what this host holds; a host that holds nothing gets an empty repository to push to. The
 pre-receive hook judges every push as the agents will, and the repository refuses to rewind or delete branches and malformed objects.
 
-A repository that is there stays as it is; only the hook and these settings are put in order. Nothing is ever moved aside.`,
+A repository that is there stays as it is; only the hook and these settings are put in order. Nothing is ever moved aside.
+
+With '--from -' it begins as a git bundle on stdin ('stado registry bundle create'), and a repository that is there is pushed what the
+bundle has, without force.`,
 		Example: "  stado authority init\n  stado authority init /srv/git/fleet.git --from https://forge.example/fleet.git",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -40,12 +51,50 @@ A repository that is there stays as it is; only the hook and these settings are 
 			if in.dir, err = filepath.Abs(in.dir); err != nil {
 				return refused(err)
 			}
-			return asRefused(in.run(c.Context()))
+			if asJSON {
+				in.app = a.silent()
+			}
+			if from == "-" {
+				err = in.carried(c)
+			} else {
+				err = in.run(c.Context())
+			}
+			if err != nil || !asJSON {
+				return asRefused(err)
+			}
+			return a.answerRepository(c.Context(), in)
 		},
 	}
-	c.Flags().StringVar(&from, "from", "", "the repository that it begins as: a directory or a URL (default: what this host holds)")
+	c.Flags().StringVar(&from, "from", "", "the repository that it begins as: a directory, a URL, or - for a bundle on stdin (default: what this host holds)")
 	c.Flags().StringVar(&branch, "branch", source.DefaultBranch, "branch that is the registry")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
+}
+
+// authorityRepository is the JSON answer of `stado authority init`: what service_directory.authority says of this host once it is the
+// authority, and the tip of the branch.
+type authorityRepository struct {
+	Repository string `json:"repository"`
+	Command    string `json:"command"`
+	Branch     string `json:"branch"`
+	Commit     string `json:"commit,omitempty"` // empty for an empty branch
+}
+
+func (a *app) answerRepository(ctx context.Context, in authorityInit) error {
+	answer := authorityRepository{Repository: in.dir, Branch: in.branch}
+	var err error
+	if answer.Command, err = ownPath(); err != nil {
+		return refused(err)
+	}
+	answer.Commit, _ = in.tip(ctx)
+	return a.printJSON(answer)
+}
+
+// silent is the program without its words, for steps of a command that has words of its own.
+func (a *app) silent() *app {
+	quiet := *a
+	quiet.stdout, quiet.stderr = io.Discard, io.Discard
+	return &quiet
 }
 
 type authorityInit struct {
@@ -66,10 +115,10 @@ func (in authorityInit) run(ctx context.Context) error {
 	if err := step(ctx); err != nil {
 		return err
 	}
-	if err := (installer{app: in.app, dir: in.dir, branch: in.branch}).install(false, true); err != nil {
+	if err := (installer{app: in.app, dir: in.dir, branch: in.branch, home: in.home}).install(false, true); err != nil {
 		return err
 	}
-	tip, err := (gitRepository{dir: in.dir}).run(ctx, "rev-parse", "--quiet", "--verify", "refs/heads/"+in.branch)
+	tip, err := in.tip(ctx)
 	if err != nil {
 		fmt.Fprintf(in.app.stderr, "branch %s is empty: push a registry to it (git push %s HEAD:%s)\n", in.branch, in.dir, in.branch)
 		return nil
@@ -78,11 +127,105 @@ func (in authorityInit) run(ctx context.Context) error {
 	return nil
 }
 
+func (in authorityInit) tip(ctx context.Context) (string, error) {
+	return gitRepository{dir: in.dir}.run(ctx, "rev-parse", "--quiet", "--verify", "refs/heads/"+in.branch)
+}
+
+// carried is --from -.
+func (in authorityInit) carried(c *cobra.Command) (err error) {
+	q, err := in.app.inquire(c.Context(), config.Agent{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, q.close()) }()
+	_, bundle, err := readInput("-", c.InOrStdin(), maxBundle)
+	if err != nil {
+		return fmt.Errorf("cannot read the bundle: %w", err)
+	}
+	return q.bring(in, bundle)
+}
+
+// bring makes the repository from a bundle. One that is there takes what the bundle has as every push, without force.
+func (q *inquiry) bring(in authorityInit, bundle []byte) error {
+	g, err := q.unpacked(bundle)
+	if err != nil {
+		return err
+	}
+	present, err := in.exists()
+	if err != nil {
+		return err
+	}
+	if in.from = ""; !present {
+		in.from = g.dir
+	}
+	if err := in.run(q.ctx); err != nil {
+		return err
+	}
+	return in.take(q.ctx, g)
+}
+
+// unpacked is a fresh repository with what a bundle carries.
+func (q *inquiry) unpacked(bundle []byte) (gitRepository, error) {
+	file := filepath.Join(q.scratch, bundleFile)
+	if err := os.WriteFile(file, bundle, 0o600); err != nil {
+		return gitRepository{}, err
+	}
+	return q.repositoryOf(file, "refs/heads/"+authority.Branch)
+}
+
+// take pushes what another repository has, without force.
+func (in authorityInit) take(ctx context.Context, g gitRepository) error {
+	if has, err := in.has(ctx, g); has || err != nil {
+		return err
+	}
+	parts, err := in.parts(ctx, g)
+	if err != nil {
+		return err
+	}
+	for _, commit := range parts {
+		if _, err := g.run(ctx, "push", "--quiet", in.dir, commit+":refs/heads/"+in.branch); err != nil {
+			return errors.New(fleet.OneLine(err.Error(), fleet.MaxText)) // another host may read the last line alone
+		}
+	}
+	return nil
+}
+
+// has reports whether the branch has what another repository's has, and perhaps more.
+func (in authorityInit) has(ctx context.Context, other gitRepository) (bool, error) {
+	head, err := other.run(ctx, "rev-parse", "HEAD")
+	return err == nil && in.reaches(ctx, head), err
+}
+
+func (in authorityInit) reaches(ctx context.Context, commit string) bool {
+	_, err := gitRepository{dir: in.dir}.run(ctx, "merge-base", "--is-ancestor", commit, "refs/heads/"+in.branch)
+	return err == nil
+}
+
+// parts are the commits at which a repository is pushed, so that no push brings more than a hook judges.
+func (in authorityInit) parts(ctx context.Context, from gitRepository) ([]string, error) {
+	tip, err := in.tip(ctx)
+	if err != nil {
+		return []string{"HEAD"}, nil
+	}
+	if _, err := from.run(ctx, "merge-base", "--is-ancestor", tip, "HEAD"); err != nil {
+		return nil, fmt.Errorf("branch %s of %s is at commit %s, which is not in the history of what it is to have, and nothing is pushed with force (join the two histories first)", in.branch, in.dir, short(tip))
+	}
+	list, err := from.run(ctx, "rev-list", "--first-parent", "--reverse", tip+"..HEAD")
+	var parts []string
+	for each := range slices.Chunk(strings.Fields(list), maxPushed) {
+		parts = append(parts, each[len(each)-1])
+	}
+	return parts, err
+}
+
 // exists reports whether something is in the way of making the repository.
 func (in authorityInit) exists() (bool, error) {
 	entries, err := os.ReadDir(in.dir)
 	if errors.Is(err, os.ErrNotExist) {
 		err = nil
+	}
+	if errors.Is(err, syscall.ENOTDIR) {
+		return true, nil
 	}
 	return len(entries) > 0, err
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -49,46 +50,59 @@ type mover struct {
 	granted bool
 }
 
-func (a *app) takeAuthority(c *cobra.Command, f taking) (err error) {
-	q, err := a.inquire(c.Context(), f.ssh)
+func (a *app) takeAuthority(c *cobra.Command, f taking) error {
+	return asRefused(a.moving(c.Context(), f, func(m *mover, recorded *authority.Move) error {
+		switch {
+		case m.store == nil: // this refuses, and leaves no trace
+			return m.begin(nil)
+		case f.abandon:
+			return m.giveUp(recorded)
+		}
+		return m.run(recorded)
+	}))
+}
+
+// moving has work done on this host's move of the role, nil for none, while no other process does.
+func (a *app) moving(ctx context.Context, f taking, work func(m *mover, recorded *authority.Move) error) (err error) {
+	q, err := a.inquire(ctx, f.ssh)
 	if err != nil {
-		return refused(err)
+		return err
 	}
 	defer func() { err = errors.Join(err, q.close()) }()
 	if q.self == "" {
 		if q.copied != nil {
-			return refused(errors.New(sayNoName))
+			return errors.New(sayNoName)
 		}
 		q.self = f.to // without a copy there is nothing that knows better
 	}
 	m := mover{inquiry: q, taking: f, folder: durable.Folder{Path: filepath.Join(q.home, moveFolder), Fault: q.fault}}
-	if q.store == nil { // this refuses, and leaves no trace
-		return refused(m.begin(nil))
+	if q.store == nil {
+		return work(&m, nil)
 	}
 	if err := os.MkdirAll(m.folder.Path, 0o700); err != nil {
-		return refused(err)
+		return err
 	}
 	unlock, err := m.folder.Lock() // one move at a time
 	if err != nil {
-		return refused(err)
+		return err
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
 	if err := m.folder.Sweep(); err != nil {
-		return refused(err)
+		return err
 	}
 	recorded, err := m.recorded()
 	if err != nil {
-		return refused(err)
+		return err
 	}
-	if f.abandon {
-		return asRefused(m.giveUp(recorded))
-	}
-	return asRefused(m.run(recorded))
+	return work(&m, recorded)
 }
 
 // recorded is the move that was begun and has not ended, nil for none.
-func (m *mover) recorded() (*authority.Move, error) {
-	file := filepath.Join(m.folder.Path, moveFile)
+func (m *mover) recorded() (*authority.Move, error) { return recordedMove(m.home) }
+
+// recordedMove is the move that the host of a state directory has under way, nil for none.
+func recordedMove(home string) (*authority.Move, error) {
+	file := filepath.Join(home, moveFolder, moveFile)
 	data, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -140,6 +154,11 @@ func (m *mover) giveUp(recorded *authority.Move) error {
 	}
 	if m.asJSON {
 		return m.app.printJSON(abandonReceipt{State: next.Phase, Authority: next.To, Generation: next.Generation})
+	}
+	if authority.HeadOf(m.copied).Authority == next.To {
+		fmt.Fprintf(m.app.stdout, "gave the move of the registry authority to %s up; generation %d stays this host's copy, and names %s: take the role back with stado placement move --authority --to-host %s\n",
+			next.To, m.copied.Generation(), next.To, m.self)
+		return nil
 	}
 	fmt.Fprintf(m.app.stdout, "gave the move of the registry authority to %s up; generation %d is used by nobody\n", next.To, next.Generation)
 	return nil
@@ -201,15 +220,19 @@ func (m *mover) begin(recorded *authority.Move) error {
 		s.Authority = m.authority()
 		next, err = decide()
 	}
+	m.base = basis{snapshot: m.copied}
+	if err == nil && next.Through && next.Phase == authority.PhaseClaiming {
+		if m.base, err = m.tip(); err == nil {
+			s.Copy = m.base.snapshot
+			next, err = decide()
+		}
+	}
 	switch {
 	case err != nil && recorded != nil:
 		return errors.Join(err, m.moot(*recorded, err))
 	case err != nil:
 		return err
-	case next.Through:
-		return fmt.Errorf("this host, %s, is the registry authority and answers: make %s the authority in a commit of its own, after stado authority init on %s (docs/authority.md)", m.self, m.to, m.to)
 	}
-	m.base = basis{snapshot: m.copied}
 	m.replies, m.granted = map[fleet.HostName]authority.Reply{}, false
 	return m.keep(next)
 }
@@ -247,7 +270,9 @@ func (m *mover) advance() (done bool, err error) {
 		return false, m.serve(step.Point)
 	case authority.DoHandOver:
 		return false, m.handOver(step.Hosts)
-	case authority.DoMirror, authority.DoFinish: // the first is of a move through the authority, which is not begun
+	case authority.DoMirror:
+		return false, m.mirror(step)
+	case authority.DoFinish:
 	}
 	return true, nil
 }
@@ -354,6 +379,9 @@ func (m *mover) copy(point authority.Point) error {
 		return fmt.Errorf("this host refuses the registry that would make it the authority, so nothing is written: %s: %s (give the move up with --abandon)", asked.Refusal.Rule, asked.Refusal.Sentence)
 	}
 	if asked.Snapshot != nil { // else it is held already
+		if moved, err := m.overtaken(); moved || err != nil {
+			return errors.Join(err, m.begin(&m.move))
+		}
 		if err := m.at(point); err != nil {
 			return err
 		}
@@ -373,7 +401,9 @@ func (m *mover) handOver(hosts []fleet.HostName) error {
 		return err
 	}
 	m.tell("handing generation %d to %d hosts", m.move.Generation, len(hosts))
-	return everywhere(hosts, func(host fleet.HostName) handed { return m.handTo(host, bundle) }, func(host fleet.HostName, h handed) error {
+	return everywhere(hosts, func(host fleet.HostName) handed {
+		return m.handTo(host, bundle, "registry", "push", "--last-known-good")
+	}, func(host fleet.HostName, h handed) error {
 		if next, taken := m.move.Taken(host, h.held); taken {
 			return m.keep(next)
 		}
@@ -411,8 +441,11 @@ func (m *mover) registry() *fleet.Registry {
 	return &fleet.Registry{}
 }
 
-func (m *mover) others() []fleet.HostName {
-	return slices.DeleteFunc(m.registry().HostNames(), func(h fleet.HostName) bool { return h == m.self })
+func (m *mover) others() []fleet.HostName { return others(m.registry(), m.self) }
+
+// others are all hosts of a registry but one.
+func others(r *fleet.Registry, self fleet.HostName) []fleet.HostName {
+	return slices.DeleteFunc(r.HostNames(), func(h fleet.HostName) bool { return h == self })
 }
 
 // refresh is the interval in which this host reads its authority.

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"reflect"
 
@@ -13,7 +12,7 @@ import (
 	"stado.internal/stado/reconcile/source"
 )
 
-// promote makes the commit in which this host becomes the authority, in a repository of its own, and the bundle that carries it.
+// promote makes the commit in which the role moves, in a repository of its own, and the bundle that carries it.
 func (m *mover) promote() error {
 	base := m.base.snapshot
 	if base.Commit == "" {
@@ -40,7 +39,16 @@ func (m *mover) promote() error {
 	if err != nil {
 		return err
 	}
-	head, err := m.commit(g, e)
+	at := authorityRepository{Repository: filepath.Join(m.home, authorityFolder)}
+	if m.move.Through {
+		at, err = m.ready(g, e)
+	} else {
+		at.Command, err = ownPath()
+	}
+	if err != nil {
+		return err
+	}
+	head, err := m.commit(g, e, at)
 	if err != nil {
 		return err
 	}
@@ -51,13 +59,9 @@ func (m *mover) promote() error {
 }
 
 // commit changes authority, epoch and generation, and nothing else.
-func (m *mover) commit(g gitRepository, e source.Evaluator) (head authority.Head, err error) {
-	command, err := ownPath()
-	if err != nil {
-		return head, err
-	}
+func (m *mover) commit(g gitRepository, e source.Evaluator, at authorityRepository) (head authority.Head, err error) {
 	out, err := change.Apply(m.ctx, change.Options{Dir: g.dir, Evaluator: e, Sign: m.sign, Once: true}, func(d *change.Draft) error {
-		want := m.move.Document(d.Registry, command, filepath.Join(m.home, authorityFolder))
+		want := m.move.Document(d.Registry, at.Command, at.Repository)
 		d.Subject = change.Subject{
 			Kind: string(m.move.Kind), Summary: fmt.Sprintf("authority: move to %s", m.move.To), Extra: []string{source.TrailerNonce + ": " + m.move.Nonce},
 		}
@@ -76,36 +80,23 @@ func (m *mover) commit(g gitRepository, e source.Evaluator) (head authority.Head
 	return head, err
 }
 
-// serve puts the promoted registry into the repository that this host serves from now on.
+// serve puts the promoted registry into the repository that this host serves: from now on, or for the last time.
 func (m *mover) serve(point authority.Point) error {
+	bundle, err := m.bundle()
+	if err != nil {
+		return err
+	}
 	if err := m.at(point); err != nil {
 		return err
 	}
 	result := authority.StoreResult{Version: m.move.Promoted.Commit}
-	if err := m.pushOwn(); err != nil {
+	if m.move.Through {
+		err = m.leave(bundle)
+	} else {
+		err = m.bring(m.own(), bundle)
+	}
+	if err != nil {
 		result = authority.StoreResult{Error: fleet.OneLine(err.Error(), fleet.MaxText)}
 	}
 	return m.keep(m.move.Stored(result))
-}
-
-// pushOwn makes the repository from the promoted commit. One that is there takes the commit as every push, without force.
-func (m *mover) pushOwn() error {
-	g, err := m.repositoryOf(filepath.Join(m.folder.Path, bundleFile), "refs/heads/"+authority.Branch)
-	if err != nil {
-		return err
-	}
-	quiet := &app{stdout: io.Discard, stderr: io.Discard} // its words are for a person who makes a repository
-	in := authorityInit{app: quiet, home: m.home, dir: filepath.Join(m.home, authorityFolder), branch: authority.Branch}
-	present, err := in.exists()
-	if err != nil {
-		return err
-	}
-	if !present {
-		in.from = g.dir
-	}
-	if err := in.run(m.ctx); err != nil {
-		return err
-	}
-	_, err = g.run(m.ctx, "push", "--quiet", in.dir, "HEAD:refs/heads/"+authority.Branch)
-	return err
 }

@@ -52,6 +52,7 @@ const hookMark = "# Written by `stado hook install`, which replaces it when it r
 type installer struct {
 	app               *app
 	dir, branch, path string
+	home              string // the state directory whose promises the hook asks about; empty for none, as on a forge
 }
 
 func (in installer) install(preCommit, preReceive bool) error {
@@ -77,7 +78,11 @@ func (in installer) install(preCommit, preReceive bool) error {
 			"pre-merge-commit": in.line(self, "pre-commit"),
 		})
 	}
-	line := []string{self, "hook", "pre-receive", "--branch", in.branch}
+	line := []string{self}
+	if in.home != "" {
+		line = append(line, "--home", in.home)
+	}
+	line = append(line, "hook", "pre-receive", "--branch", in.branch)
 	if in.path != "" {
 		line = append(line, "--path", in.path)
 	}

@@ -39,6 +39,10 @@ The branch may be neither deleted nor rewound. Its new first-parent commits are 
 admitted, exactly as agents will do it, by signature where the registry asks for that: the push is refused when its last commit is
 refused, and a commit on the way that agents will step over is named. At most 100 commits come in one push.
 
+In the repository that this host serves as the authority ('stado authority init' names the state directory to the hook), a generation
+that this host has promised to another host that is to take the role is refused, and so is every change while the role moves. Where the
+registry asks for a majority of the hosts (policies: quorum), a change is claimed from all hosts first, over SSH as the agent reaches them.
+
 Commits are read through git itself, which shows its hooks what a push brings before anybody else can see it.
 
 Exit status: 0 take the push, 1 refuse it (findings on stderr), 2 usage.`,
@@ -141,7 +145,7 @@ func (r receiver) judge(ctx context.Context, u update) error {
 // walk judges commits, oldest first, each against the last admitted one. Only the last of them must be admitted: that is the one which
 // agents end at.
 func (r receiver) walk(ctx context.Context, held source.Verdict, chain []string) error {
-	start := held.Commit
+	base, start := held, held.Commit
 	guard := r.guard(ctx, start, chain)
 	trust, err := trustOf(held)
 	if err != nil {
@@ -173,7 +177,7 @@ func (r receiver) walk(ctx context.Context, held source.Verdict, chain []string)
 		case last && findings.Refuses():
 			return r.refuse(commit, findings)
 		case last:
-			return r.app.tellFindings(findings)
+			return errors.Join(r.app.tellFindings(findings), r.promised(ctx, base, next))
 		}
 	}
 	return nil

@@ -49,7 +49,7 @@ repository; an agent on each host admits its commits and relays connections to t
 		group("service", "List services and find their addresses", newServiceList(a), newServiceDeclare(a),
 			group("consumer", "Say who may call a service", newServiceConsumerAdd(a), newServiceConsumerRemove(a)),
 			group("directory", "Where services are placed and how to reach them", newDirectoryShow(a), newDirectoryConnect(a))),
-		group("authority", "Serve the registry from this host", newAuthorityInit(a), newAuthorityStatus(a)),
+		group("authority", "Serve the registry from this host", newAuthorityInit(a), newAuthorityStatus(a), newAuthorityTake(a)),
 		group("hostkey", "The SSH keys of hosts, and what is known of them", newHostKeyShow(a), newHostKeyPin(a)),
 		group("placement", "Route services to hosts", newPlacementMove(a)),
 		group("host", "Declare hosts and work on them", newHostAdd(a), newHostBootstrap(a), newHostAccount(a), newHostExec(a), newHostRecover(a), newHostReboot(a)),

@@ -15,10 +15,15 @@ import (
 	"stado.internal/stado/reconcile/store"
 )
 
-// die runs a move that kills itself at a point.
+// die runs a move to this host that kills itself at a point.
 func (h *ward) die(point authority.Point) {
 	h.t.Helper()
-	cmd := h.move("--to-host", h.host)
+	h.dieMoving(h.host, point)
+}
+
+func (h *ward) dieMoving(to string, point authority.Point) {
+	h.t.Helper()
+	cmd := h.move("--to-host", to)
 	cmd.Env = append(os.Environ(), faultVariable+"="+string(point)+"=1")
 	if out, err := cmd.CombinedOutput(); err == nil || cmd.ProcessState.ExitCode() != -1 {
 		h.t.Fatalf("at %s: %v\n%s", point, err, out)

@@ -60,7 +60,7 @@ func newWards(t *testing.T, quorum string, names ...string) *wards {
 	}
 	w.declare(quorum)
 	own := filepath.Join(w.host[names[0]].home, authorityFolder)
-	w.fleet.command("authority", "init", own, "--from", w.fleet.repo)
+	w.host[names[0]].command("authority", "init", own, "--from", w.fleet.repo)
 	trusted := filepath.Join(dir, "known_hosts")
 	first := w.host[names[0]].sshd
 	for name, h := range w.host {
@@ -119,11 +119,19 @@ func (w *wards) start(names ...string) map[string]*running {
 	return out
 }
 
-// hold has hosts read the registry; then nothing runs on them.
+// hold has hosts hold the registry, and nothing runs on them: the first one's agent reads it, and the others get a copy of what it has then.
 func (w *wards) hold(names ...string) {
 	w.t.Helper()
-	for _, r := range w.start(names...) {
-		r.stop()
+	first := w.host[names[0]]
+	w.start(names[0])[names[0]].stop()
+	for _, name := range names[1:] {
+		for _, part := range []string{registryFolder, storeFolder} {
+			to := filepath.Join(w.host[name].home, part)
+			if err := os.RemoveAll(to); err != nil {
+				w.t.Fatal(err)
+			}
+			w.copyHome(filepath.Join(first.home, part), to)
+		}
 	}
 }
 

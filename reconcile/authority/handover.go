@@ -62,6 +62,37 @@ func (p Push) clash() string {
 // Say is the line that a host prints when it took the document.
 func (r PushReceipt) Say(path string) string { return sayHanded(path, r.Generation, r.Unanswered) }
 
+// Take is `stado authority take`: the role moves through an authority that answers, and this is its document, given by the old authority to
+// the host that is to have the role.
+type Take struct {
+	Self      fleet.HostName
+	Copy      *fleet.Snapshot // the last-known-good copy; nil when there is none
+	CopyError string          // why the copy cannot be read; empty when it can, or when there is none
+	Promised  *Promise
+
+	Offered fleet.Generation
+	Owner   Owner // the authority that the document names, and the nonce of its claim
+}
+
+// Decide says whether the document may be written into this host's copy, and then into its repository; the fence and the judges are asked
+// after it. Only a document whose claim this host has granted is taken, since the authority that the copy names still answers.
+func (t Take) Decide() (PushReceipt, error) {
+	switch {
+	case t.CopyError != "":
+		return PushReceipt{}, refuse(ReasonNoCopy, sayCopyUnreadable(t.CopyError, ""))
+	case t.Copy == nil:
+		return PushReceipt{}, refuse(ReasonNoCopy, sayNoCopy(t.Self))
+	case t.Owner.Mover != t.Self:
+		return PushReceipt{}, refuse(ReasonWrongHost, sayTakeElsewhere(t.Self, t.Owner.Mover, t.Offered))
+	case !t.Promised.of(t.Offered, t.Owner):
+		return PushReceipt{}, refuse(ReasonPromised, sayTakeUnclaimed(t.Self, t.Offered))
+	}
+	if r := t.Promised.Keeps(t.Offered, t.Owner); r != nil {
+		return PushReceipt{}, r
+	}
+	return PushReceipt{State: StateHandedOver, Generation: t.Offered}, nil
+}
+
 // Taken is the hand-over to a host that did not say so in a receipt, when it holds the document all the same: the receipt was lost, or the
 // host has read it elsewhere.
 func (m Move) Taken(host fleet.HostName, held Head) (Move, bool) {

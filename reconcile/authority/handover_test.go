@@ -2,6 +2,7 @@ package authority_test
 
 import (
 	"math"
+	"strings"
 	"testing"
 
 	"stado.internal/stado/fleet"
@@ -191,6 +192,30 @@ func TestBeginWrites(t *testing.T) {
 	if err != nil || m.To != "old" || m.Claim().Through != "old" || m.Epoch != 3 || m.Generation != 8 {
 		t.Errorf("an edit: %+v, %v", m, err)
 	}
+	mine := &authority.Promise{Generation: 9, Mover: "old", Nonce: "n1"}
+	for name, c := range map[string]struct {
+		generation fleet.Generation
+		promised   *authority.Promise
+		want       authority.Reason
+	}{
+		"the next one":              {8, nil, ""},
+		"a leap":                    {12, nil, ""},
+		"the same claim once more":  {9, mine, ""},
+		"promised to another claim": {9, &authority.Promise{Generation: 9, Mover: "old", Nonce: "n2"}, authority.ReasonPromised},
+		"below what is promised":    {8, mine, authority.ReasonPromised},
+		"held":                      {7, nil, authority.ReasonHolds},
+	} {
+		now := s
+		now.Promised = c.promised
+		edit, err := authority.BeginEdit(now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		edit, err = edit.At(c.generation, c.promised)
+		if reasonOf(t, err) != c.want || err == nil && edit.Generation != c.generation {
+			t.Errorf("an edit at generation %d, %s: %+v, %v", c.generation, name, edit, err)
+		}
+	}
 	if step := m.Promote(authority.Head{}).Copied().Stored(authority.StoreResult{Version: commit(8)}).Next(nil, true); step.Do != authority.DoFinish {
 		t.Errorf("an edit is read from the authority: %+v", step)
 	}
@@ -232,5 +257,39 @@ func TestBeginWrites(t *testing.T) {
 	}
 	if _, err := authority.BeginJoin(s, j, nil); reasonOf(t, err) != authority.ReasonNoCopy {
 		t.Errorf("a join of nothing: %v", err)
+	}
+}
+
+// TestTake: the document of a move through the authority is taken by the host that it names, under a promise for it.
+func TestTake(t *testing.T) {
+	owner := authority.Owner{Mover: "new", Nonce: "n1"}
+	promise := &authority.Promise{Generation: 8, Mover: "new", Nonce: "n1"}
+	take := authority.Take{Self: "new", Copy: copyOf(7, "", "a1", "new"), Promised: promise, Offered: 8, Owner: owner}
+	for _, c := range []struct {
+		name   string
+		change func(*authority.Take)
+		want   authority.Reason
+		says   string
+	}{
+		{"promised", func(*authority.Take) {}, "", ""},
+		{"no copy", func(t *authority.Take) { t.Copy = nil }, authority.ReasonNoCopy, "keeps no last-known-good copy"},
+		{"a damaged copy", func(t *authority.Take) { t.Copy, t.CopyError = nil, "held.json is damaged" }, authority.ReasonNoCopy, "held.json is damaged"},
+		{"for another host", func(t *authority.Take) { t.Owner.Mover = "a1" }, authority.ReasonWrongHost, "generation 8 names a1 as the registry authority, and this host is new"},
+		{"nothing promised", func(t *authority.Take) { t.Promised = nil }, authority.ReasonPromised, "has not promised generation 8"},
+		{"another claim", func(t *authority.Take) { t.Owner.Nonce = "n2" }, authority.ReasonPromised, "has not promised generation 8"},
+		{"another generation", func(t *authority.Take) { t.Offered = 9 }, authority.ReasonPromised, "has not promised generation 9"},
+		{"given back", func(t *authority.Take) {
+			t.Promised = promise.Release(authority.Claim{Generation: 8, Mover: "new", Nonce: "n1"})
+		}, authority.ReasonEnded, "was given back"},
+	} {
+		now := take
+		c.change(&now)
+		r, err := now.Decide()
+		if got := reasonOf(t, err); got != c.want || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if err == nil && r != (authority.PushReceipt{State: authority.StateHandedOver, Generation: 8}) {
+			t.Errorf("%s: %+v", c.name, r)
+		}
 	}
 }

@@ -179,9 +179,10 @@ func (h *host) pushed(d *doc) *message {
 	return answer
 }
 
-// mirrored is the commit by which the role moves through the authority, arriving at the repository of the new one.
+// mirrored is `stado authority take`: the commit by which the role moves through the authority, arriving at the new one.
 func (h *host) mirrored(d *doc) *message {
-	if h.held != d && !h.offer(d, d.owner, "") {
+	take := authority.Take{Self: h.name, Copy: h.snap(), Promised: h.promised, Offered: d.snap.Generation(), Owner: d.owner}
+	if _, err := take.Decide(); h.held != d && (err != nil || !h.offer(d, d.owner, "")) {
 		return &message{kind: "pushed", doc: d, head: headOf(h.held)}
 	}
 	if h.repo == nil || d.relation(h.repo) == authority.Ahead {

@@ -37,7 +37,8 @@ type Move struct {
 	Self        fleet.HostName              `json:"self"` // the host that makes it
 	To          fleet.HostName              `json:"to"`   // the authority that the document names
 	Through     bool                        `json:"through,omitempty"`
-	Fenced      fleet.HostName              `json:"fenced"` // the authority that Base names
+	Fenced      fleet.HostName              `json:"fenced"`          // the authority that Base names
+	Leaves      fleet.Authority             `json:"leaves,omitzero"` // the authority as Base declares it
 	Generation  fleet.Generation            `json:"generation"`
 	Epoch       uint64                      `json:"epoch"`
 	Nonce       string                      `json:"nonce"`
@@ -108,6 +109,18 @@ func BeginEdit(s Situation) (Move, error) {
 	return m, err
 }
 
+// At is the move for a document that is made already, at its generation, which nobody may have been promised before but the very same claim.
+func (m Move) At(generation fleet.Generation, promised *Promise) (Move, error) {
+	if generation < m.Generation && !promised.of(generation, m.Claim().Owner()) {
+		if promised == nil || promised.Generation < generation {
+			return Move{}, refuse(ReasonHolds, sayHolds(Host{Name: m.Self, Held: m.Base}, generation))
+		}
+		return Move{}, refuse(ReasonPromised, sayPromised(m.Self, promised))
+	}
+	m.Generation = generation
+	return m, nil
+}
+
 // BeginJoin begins the merge of two histories that [PlanJoin] planned, on the host that is to be the authority of both. first is the registry
 // of the plan's first parent; this host holds one of the two.
 func BeginJoin(s Situation, j Join, first *fleet.Snapshot) (Move, error) {
@@ -149,7 +162,7 @@ func begin(s Situation, kind Kind) (Move, error) {
 // on is the move on another base. The hosts of the base are the electorate, and the base's policy says whether they must agree.
 func (m Move) on(base *fleet.Snapshot) Move {
 	m.Base = HeadOf(base)
-	m.Fenced = m.Base.Authority
+	m.Fenced, m.Leaves = m.Base.Authority, base.Registry.Directory.Authority
 	m.Electorate = base.Registry.HostNames()
 	m.Required = base.Registry.Policies.Quorum == fleet.QuorumMajority
 	m.Epoch = m.Base.Epoch
@@ -243,15 +256,22 @@ func (m Move) Interrupted(held Head) bool {
 	return m.Phase == PhaseCopied && !m.overtaken(held)
 }
 
-// Abandon gives a move up: one that has written nothing, one that another document has overtaken, or one whose host has lost what it wrote.
+// Abandon gives a move up: one that has written nothing, one that another document has overtaken, one whose host has lost what it wrote, or
+// one through the authority that has written nothing but this host's own copy, since the new host could not take it; the copy stays then.
 // The result is durable before the claim is released by the hosts, this one among them. No host promises the generation again.
 func (m Move) Abandon(held Head, incarnation string) (Move, error) {
 	m = m.seen(held)
-	if m.Phase == PhaseCopied && m.Incarnation == incarnation && !m.overtaken(held) {
+	if m.Phase == PhaseCopied && m.Incarnation == incarnation && !m.overtaken(held) && !m.alone() {
 		return m, refuse(ReasonWritten, sayWritten(m))
 	}
 	m.Phase = PhaseAbandoned
 	return m, nil
+}
+
+// alone reports that the document of a move through the authority is known to no other host.
+func (m Move) alone() bool {
+	left, failed := m.left()
+	return m.Kind == KindMove && m.Through && (left != nil || failed)
 }
 
 // Promote records the document of the move, made on Base, before it is written anywhere.
@@ -283,8 +303,8 @@ func (m Move) Handed(host fleet.HostName, h HandOver) Move {
 	return m
 }
 
-// receivers are the hosts that are handed the document, in order. Where the authority answers only the new one is: the others read it from
-// the old one. Those that read a document from its author are handed none.
+// receivers are the hosts that are handed the document, in order. Where the authority answers only the new one is, before the old one's
+// store has it: the others read it there. Those that read a document from its author are handed none.
 func (m Move) receivers() []fleet.HostName {
 	switch {
 	case m.Kind != KindMove:

@@ -327,6 +327,62 @@ func TestSteps(t *testing.T) {
 	}
 }
 
+// TestThroughSteps: the role moves through the authority, killed before each of its writes. The new host has the document before the
+// store does that everybody reads; when it cannot have it, the store is left as it is.
+func TestThroughSteps(t *testing.T) {
+	s := situation(fleet.QuorumNone, "a1")
+	s.Self, s.Authority = "old", authority.Reading{}
+	begun, err := authority.Begin(s)
+	if err != nil || begun.Leaves != s.Copy.Registry.Directory.Authority {
+		t.Fatalf("%+v, %v", begun, err)
+	}
+	promoted := authority.Head{Commit: commit(8), Generation: 8, Epoch: 4, Digest: digest(8), Authority: "new"}
+	after := s
+	after.Copy = naming(copyOf(8, "", "a1", "new"), fleet.Authority{Host: "new", Epoch: 4})
+	copied := begun.Promote(promoted).Copied()
+	missed := copied.Handed("new", authority.HandOver{Error: "no route to host"})
+	mirrored := copied.Handed("new", authority.HandOver{Receipt: &authority.PushReceipt{State: authority.StateHandedOver, Generation: 8}})
+	refused := mirrored.Stored(authority.StoreResult{Error: "no space"})
+	for _, c := range []struct {
+		name    string
+		record  authority.Move
+		now     authority.Situation
+		point   authority.Point
+		then    authority.Do // in the same run
+		resumed authority.Do
+		state   authority.State
+	}{
+		{"begun", begun, s, authority.PointBegun, authority.DoPromise, authority.DoPromise, authority.StatePartial},
+		{"promoted", begun.Promote(promoted), s, authority.PointPromoted, authority.DoCopy, authority.DoPromise, authority.StatePartial},
+		{"copied", copied, after, authority.PointCopied, authority.DoMirror, authority.DoMirror, authority.StatePartial},
+		{"the new host was missed", missed, after, authority.PointHanded, authority.DoFinish, authority.DoMirror, authority.StatePartial},
+		{"the new host has it", mirrored, after, authority.PointHanded, authority.DoStore, authority.DoStore, authority.StatePartial},
+		{"the store refused", refused, after, authority.PointStored, authority.DoFinish, authority.DoStore, authority.StatePartial},
+		{"stored", mirrored.Stored(authority.StoreResult{Version: commit(8)}), after, authority.PointStored, authority.DoFinish, authority.DoFinish, authority.StateTaken},
+	} {
+		if got := c.record.Point(); got != c.point {
+			t.Errorf("%s: written at %s", c.name, got)
+		}
+		if step := c.record.Next(nil, false); step.Do != c.then || step.Do == authority.DoMirror && (!slices.Equal(step.Hosts, []fleet.HostName{"new"}) || step.Point != authority.PointMirror) {
+			t.Errorf("%s: %+v", c.name, step)
+		}
+		if r := c.record.Receipt(); r.State != c.state || (r.Err() == nil) != (c.state == authority.StateTaken) {
+			t.Errorf("%s: %+v", c.name, r)
+		}
+		if got := c.record.Interrupted(authority.HeadOf(c.now.Copy)); got != (c.record.Phase == authority.PhaseCopied) {
+			t.Errorf("%s: goes on by itself: %t", c.name, got)
+		}
+		m, err := c.record.Resume(c.now)
+		if err != nil || m.Generation != 8 || m.Nonce != "n1" || !m.Through {
+			t.Errorf("%s: %+v, %v", c.name, m, err)
+			continue
+		}
+		if step := m.Next(nil, false); step.Do != c.resumed {
+			t.Errorf("%s, run again: %+v", c.name, step)
+		}
+	}
+}
+
 func TestResumeRefuses(t *testing.T) {
 	s := situation(fleet.QuorumNone, "a1")
 	begun, err := authority.Begin(s)
@@ -383,6 +439,20 @@ func TestAbandon(t *testing.T) {
 		m, err := c.record.Abandon(c.held, c.incarnation)
 		if reasonOf(t, err) != c.want || (err == nil) != (m.Phase == authority.PhaseAbandoned) {
 			t.Errorf("%s: %+v, %v", c.name, m, err)
+		}
+	}
+	through := promoted
+	through.Through = true
+	for name, c := range map[string]struct {
+		record authority.Move
+		want   authority.Reason
+	}{
+		"the new host is not told": {through.Copied(), ""},
+		"it refuses":               {through.Copied().Handed("new", authority.HandOver{Error: "no"}), ""},
+		"it has taken it":          {through.Copied().Handed("new", authority.HandOver{Receipt: &authority.PushReceipt{}}), authority.ReasonWritten},
+	} {
+		if _, err := c.record.Abandon(mine, "i1"); reasonOf(t, err) != c.want {
+			t.Errorf("through the authority, %s: %v", name, err)
 		}
 	}
 	if m, _ := begun.Abandon(held(7), "i1"); m.Next(nil, false).Do != authority.DoFinish {

@@ -20,14 +20,15 @@ type Receipt struct {
 	Authority  fleet.HostName   `json:"authority"`
 	Fenced     fleet.HostName   `json:"fenced"`
 	Generation fleet.Generation `json:"directory_generation"`
-	Unanswered string           `json:"authority_unanswered"` // empty when the role moved through the authority
-	Quorum     bool             `json:"quorum"`               // a majority of all registered hosts granted the claim
-	SplitRisk  bool             `json:"split_risk"`           // another mover may have been granted the same generation by the other hosts
+	Unanswered string           `json:"authority_unanswered,omitempty"` // empty when the role moved through the authority
+	Quorum     bool             `json:"quorum"`                         // a majority of all registered hosts granted the claim
+	SplitRisk  bool             `json:"split_risk"`                     // another mover may have been granted the same generation by the other hosts
 	Store      StoreResult      `json:"store"`
 	Hosts      []HandOver       `json:"hosts"`
 }
 
-// StoreResult is what became of the new authority's own store: one of the two.
+// StoreResult is what became of the store of the host that made the move: of its repository, as the new authority or as the old one. It is
+// one of the two.
 type StoreResult struct {
 	Version string `json:"version,omitempty"`
 	Error   string `json:"error,omitempty"`
@@ -44,7 +45,7 @@ type HandOver struct {
 type PushReceipt struct {
 	State      State            `json:"state"`
 	Generation fleet.Generation `json:"directory_generation"`
-	Unanswered string           `json:"authority_unanswered"`
+	Unanswered string           `json:"authority_unanswered,omitempty"` // empty when the authority gave the registry itself
 }
 
 // Receipt is what the move has come to. Hosts are in the order of their names.

@@ -43,7 +43,7 @@ func TestReceipts(t *testing.T) {
 	// The authority answers, and the role moves through it.
 	s := situation("", "a1")
 	s.Self, s.Authority = "old", authority.Reading{}
-	golden(t, "through.json", asJSON(t, moved(s, "old", "new", "a1").Stored(version).Handed("new", took).Receipt()))
+	golden(t, "through.json", asJSON(t, moved(s, "old", "new", "a1").Handed("new", authority.HandOver{Receipt: &authority.PushReceipt{State: authority.StateHandedOver, Generation: 8}}).Stored(version).Receipt()))
 
 	unfinished := moved(situation("", "a1"), "new").Receipt()
 	if unfinished.State != authority.StatePartial || unfinished.Store.Error == "" || len(unfinished.Hosts) != 1 || unfinished.Hosts[0].Error == "" {

@@ -63,6 +63,14 @@ func sayNotAuthority(self fleet.HostName, held Head) string {
 	return fmt.Sprintf("this host, %s, is not the registry authority: generation %d names %s; write there", self, held.Generation, orNobody(held.Authority))
 }
 
+func sayTakeElsewhere(self, names fleet.HostName, generation fleet.Generation) string {
+	return fmt.Sprintf("generation %d names %s as the registry authority, and this host is %s; nothing is taken", generation, orNobody(names), self)
+}
+
+func sayTakeUnclaimed(self fleet.HostName, generation fleet.Generation) string {
+	return fmt.Sprintf("this host, %s, has not promised generation %d to the move that offers it; run stado placement move --authority --to-host %s on the registry authority", self, generation, self)
+}
+
 func sayFlags(flag string) string {
 	return "--last-known-good cannot be combined with " + flag
 }
@@ -84,11 +92,11 @@ func sayWritten(m Move) string {
 }
 
 func sayTaken(r Receipt) string {
-	s := fmt.Sprintf("the registry authority role was taken by %s at service directory generation %d; its store is at %s and %d hosts were handed the registry", r.Authority, r.Generation, r.Store.Version, len(r.Hosts))
-	if r.Unanswered != "" {
-		s += fmt.Sprintf("; %s did not answer: %s", r.Fenced, r.Unanswered)
+	if r.Unanswered == "" {
+		return fmt.Sprintf("the registry authority role has moved from %s to %s at service directory generation %d; the stores of both are at %s", r.Fenced, r.Authority, r.Generation, r.Store.Version)
 	}
-	return s
+	s := fmt.Sprintf("the registry authority role was taken by %s at service directory generation %d; its store is at %s and %d hosts were handed the registry", r.Authority, r.Generation, r.Store.Version, len(r.Hosts))
+	return s + fmt.Sprintf("; %s did not answer: %s", r.Fenced, r.Unanswered)
 }
 
 func saySplitRisk(r Receipt) string {

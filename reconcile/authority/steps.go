@@ -17,7 +17,7 @@ const (
 	DoCopy     Do = "copy"      // write it into this host's copy, through the fence; then [Move.Copied]
 	DoStore    Do = "store"     // push it, without force, into the store that this host reads, which may hold it already; then [Move.Stored]
 	DoHandOver Do = "hand-over" // push what this host holds to Hosts; then [Move.Handed] for each
-	DoMirror   Do = "mirror"    // the role moves through the authority: push the commit into the new authority's repository and wait until it holds it; then [Move.Handed]
+	DoMirror   Do = "mirror"    // the role moves through the authority: give the document to Hosts, the new one, which takes it as its copy and into its repository ([Take]); then [Move.Handed]
 	DoFinish   Do = "finish"    // print [Move.Receipt]; the record of a move that was taken is removed
 )
 
@@ -31,6 +31,7 @@ const (
 	PointPromoted Point = "move:record-promoted"
 	PointCopy     Point = "move:copy"
 	PointCopied   Point = "move:record-copied"
+	PointMirror   Point = "move:mirror" // of a move through the authority, which makes this write before the next
 	PointStore    Point = "move:store"
 	PointStored   Point = "move:record-stored"
 	PointHanded   Point = "move:record-handed"
@@ -57,31 +58,40 @@ func (m Move) Next(asked []fleet.HostName, granted bool) Step {
 		return Step{Do: DoPromise, Point: PointPromise}
 	case m.Phase == PhaseClaiming:
 		return Step{Do: DoAsk, Hosts: without(m.Electorate, asked)}
+	}
+	left, failed := m.left()
+	switch {
+	case m.Through && left != nil:
+		return Step{Do: DoMirror, Hosts: left, Point: PointMirror}
+	case m.Through && failed: // whoever reads the store would be sent to a repository that lacks the document
+		return Step{Do: DoFinish}
 	case m.Store == nil:
 		return Step{Do: DoStore, Point: PointStore}
-	}
-	var left []fleet.HostName
-	for _, h := range m.receivers() {
-		if _, ok := m.Hosts[h]; !ok {
-			left = append(left, h)
-		}
-	}
-	switch {
 	case left == nil:
 		return Step{Do: DoFinish}
-	case m.Through:
-		return Step{Do: DoMirror, Hosts: left}
 	}
 	return Step{Do: DoHandOver, Hosts: left}
+}
+
+// left are the hosts that are still to be given the document; failed says that one was tried in vain.
+func (m Move) left() (left []fleet.HostName, failed bool) {
+	for _, host := range m.receivers() {
+		h, ok := m.Hosts[host]
+		if !ok {
+			left = append(left, host)
+		}
+		failed = failed || h.Error != ""
+	}
+	return left, failed
 }
 
 // Point is the name under which the record is written as it stands.
 func (m Move) Point() Point {
 	switch {
+	case m.Store != nil && (m.Through || len(m.Hosts) == 0):
+		return PointStored
 	case len(m.Hosts) > 0:
 		return PointHanded
-	case m.Store != nil:
-		return PointStored
 	}
 	switch m.Phase {
 	case PhasePromoted:

@@ -29,6 +29,7 @@ type Verdict struct {
 	Parent    string // full object id of the first parent; empty for a root commit, and for what is no commit
 	// AllowEmptyFleet: the commit says in a trailer that the last host is removed on purpose.
 	AllowEmptyFleet bool
+	Nonce           string // of the claim under which the commit was made, as its trailer says; empty for none
 	// Drift is what [schema.VendorDrift] lists, when the registry was read whole.
 	Drift []string
 	// Counts says how much was evaluated.
@@ -94,7 +95,7 @@ func (e Evaluator) run(ctx context.Context, task string, request any, where stri
 	return Verdict{
 		Commit: reply.Commit, Document: reply.Document, Digest: reply.Digest, Findings: schema.Limit(reply.Findings), Positions: reply.Positions,
 		Policies: reply.Policies, Counts: reply.Counts,
-		Parent: reply.Parent, AllowEmptyFleet: reply.AllowEmptyFleet, Drift: reply.Drift,
+		Parent: reply.Parent, AllowEmptyFleet: reply.AllowEmptyFleet, Nonce: reply.Nonce, Drift: reply.Drift,
 	}, nil
 }
 
@@ -110,6 +111,7 @@ type localReply struct {
 	Commit          string   `json:"commit,omitempty"`
 	Parent          string   `json:"parent,omitempty"`
 	AllowEmptyFleet bool     `json:"allow_empty_fleet,omitempty"`
+	Nonce           string   `json:"nonce,omitempty"`
 	Drift           []string `json:"drift,omitempty"`
 }
 
@@ -157,7 +159,7 @@ func revision(_ context.Context, r localRequest, p func(sandbox.Progress)) (loca
 	}
 	about := description(commit)
 	reply.Commit, reply.Parent = hash.String(), about.Parent
-	reply.AllowEmptyFleet = about.Trailers[TrailerAllow] == AllowEmptyFleet
+	reply.AllowEmptyFleet, reply.Nonce = about.Trailers[TrailerAllow] == AllowEmptyFleet, about.Trailers[TrailerNonce]
 	return reply, nil
 }
 

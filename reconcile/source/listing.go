@@ -37,7 +37,8 @@ func (e Evaluator) Tree(ctx context.Context, r Repository, commit, dir string) (
 	v, err := e.entries(ctx, r, &listGate{whole: true}, entries)
 	v.Commit = commit
 	v.Parent, _, _ = strings.Cut(parents, " ")
-	v.AllowEmptyFleet = trailers(message)[TrailerAllow] == AllowEmptyFleet
+	says := trailers(message)
+	v.AllowEmptyFleet, v.Nonce = says[TrailerAllow] == AllowEmptyFleet, says[TrailerNonce]
 	return v, err
 }
 

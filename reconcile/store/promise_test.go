@@ -50,6 +50,40 @@ func TestPromise(t *testing.T) {
 	}
 }
 
+// TestRejoin: a lost anchor promises again when it is told what bounds its old promises, and that is durable.
+func TestRejoin(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	put(t, s, snapshot(41, "a"))
+	floor := &authority.Promise{Generation: 44, Mover: "b2", Ended: authority.Released}
+	if err := s.Rejoin(floor); err == nil {
+		t.Error("nothing was lost, and the recovery ends")
+	}
+	if err := os.Remove(filepath.Join(dir, HeldFile)); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, dir)
+	if err := s.Rejoin(floor); err == nil {
+		t.Error("the recovery ends before anything is held")
+	}
+	put(t, s, snapshot(42, "b"))
+	other := open(t, dir)
+	if err := other.Rejoin(floor); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Rejoin(nil); !errors.Is(err, ErrOutdated) {
+		t.Errorf("over what another process wrote: %v", err)
+	}
+	for _, open := range []*Store{s, other, open(t, dir)} {
+		if held, _ := open.Held(); held.Recovering || held.Generation != 42 || cmp.Diff(floor, held.Promised) != "" {
+			t.Errorf("%+v", held)
+		}
+	}
+	if err := s.Promise(&authority.Promise{Generation: 45, Mover: "b2", Nonce: "n1"}); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestPromiseAfterEverything: also when no document is left, what follows is recovering.
 func TestPromiseAfterEverything(t *testing.T) {
 	dir := t.TempDir()

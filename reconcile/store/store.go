@@ -263,6 +263,28 @@ func (s *Store) Promise(p *authority.Promise) (err error) {
 	return nil
 }
 
+// Rejoin ends the recovery of a lost anchor: floor bounds what it had promised. It is durable when the error is nil.
+func (s *Store) Rejoin(floor *authority.Promise) (err error) {
+	unlock, changed, err := s.exclusive()
+	if err != nil {
+		return s.failed(err, s.current().Held.Generation)
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
+	st := s.current()
+	switch {
+	case changed:
+		return fmt.Errorf("cannot end the recovery: %w", ErrOutdated)
+	case !st.Held.Recovering || st.lost:
+		return errors.New("cannot end the recovery: this host holds nothing yet, or has lost nothing")
+	}
+	st.Held.Promised, st.Held.Recovering = floor, false
+	if err := s.anchor(&st.Held); err != nil {
+		return s.failed(err, st.Held.Generation)
+	}
+	s.become(st)
+	return nil
+}
+
 // fenced is the belt below the fence: whatever a caller thinks it may adopt, the store does not go back.
 func fenced(held Held, snap *fleet.Snapshot) error {
 	switch g := snap.Generation(); {

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"stado.internal/stado/agent/config"
+	"stado.internal/stado/fleet"
+	"stado.internal/stado/reconcile/authority"
+	"stado.internal/stado/reconcile/source"
+	"stado.internal/stado/reconcile/store"
+)
+
+// offer is the registry that a push would make the authority's.
+type offer struct {
+	registry *fleet.Registry
+	owner    authority.Owner
+	commit   string
+}
+
+// promised asks whether what this host has promised lets a push through, and has the other hosts promise it where the registry wants that. base
+// is what the branch had. A repository without a state directory, as on a forge, has promised nothing, and neither has one that is not
+// served as the authority. What cannot be looked at stands in nobody's way: every agent asks its own promises.
+func (r receiver) promised(ctx context.Context, base, next source.Verdict) error {
+	home := r.app.home
+	if home == "" {
+		return nil
+	}
+	view, err := store.Read(filepath.Join(home, registryFolder))
+	if err != nil {
+		fmt.Fprintf(r.app.stderr, "note: this host's promises cannot be asked about, and agents will ask about theirs: %v\n", err)
+		return nil
+	}
+	registry, err := fleet.Decode(next.Document)
+	if err != nil {
+		return err
+	}
+	o := offer{registry, authority.Owner{Mover: authority.HostOf(registry.Directory.Authority), Nonce: next.Nonce}, next.Commit}
+	if err := r.moving(home, o); err != nil {
+		return err
+	}
+	self, settings := r.serves(home, view)
+	if self == "" || next.Digest == view.Held.Digest || next.Digest == base.Digest {
+		return nil
+	}
+	if p := view.Held.Promised.Keeps(registry.Directory.Generation, o.owner); p != nil {
+		return fmt.Errorf("%s (raise the generation above it, or push again when the promise has ended: stado registry claim says what is promised)", p.Sentence)
+	}
+	return r.claimed(ctx, settings, view.Snapshot, base, o)
+}
+
+// moving refuses every push but the move's own while the role moves through this repository: what is made beside it would fork from it.
+func (r receiver) moving(home string, o offer) error {
+	move, err := recordedMove(home)
+	if err != nil {
+		fmt.Fprintf(r.app.stderr, "note: it cannot be told whether the authority role is moving: %v\n", err)
+		return nil
+	}
+	if move == nil || !move.Through || move.Phase == authority.PhaseAbandoned || !sameFile(move.Leaves.Repository, r.repository.Dir) ||
+		o.owner == (authority.Owner{Mover: move.To, Nonce: move.Nonce}) {
+		return nil
+	}
+	return fmt.Errorf("the role of the registry authority is moving from here to %s, at generation %d, and nothing is written meanwhile (push to %s when it has moved; to finish the move run stado placement move --authority --to-host %s here, to give it up --abandon)",
+		move.To, move.Generation, move.To, move.To)
+}
+
+// serves is this host's name when the registry that it holds makes it the authority, with this repository; empty when it does not.
+func (r receiver) serves(home string, view store.View) (fleet.HostName, config.Agent) {
+	if view.Snapshot == nil {
+		return "", config.Agent{}
+	}
+	settings, err := withFile(home, config.Agent{})
+	if err != nil {
+		fmt.Fprintf(r.app.stderr, "note: this host's name is not known, so its promises are not asked about: %v\n", err)
+		return "", settings
+	}
+	self, declared := r.app.self(settings, view.Snapshot), view.Snapshot.Registry.Directory.Authority
+	if self == "" || declared.Host != self || !sameFile(declared.Repository, r.repository.Dir) {
+		return "", settings
+	}
+	return self, settings
+}
+
+// sameFile reports whether two paths lead to one file.
+func sameFile(a, b string) bool {
+	x, err1 := os.Stat(a)
+	y, err2 := os.Stat(b)
+	return err1 == nil && err2 == nil && os.SameFile(x, y)
+}
