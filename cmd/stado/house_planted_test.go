@@ -81,6 +81,8 @@ func TestHousePlanted(t *testing.T) {
 		{"a variable without a value", edge("", "var n int"), []string{"state: agent/edge.n"}},
 		{"a made map", edge("", "var m = make(map[string]int)"), []string{"state: agent/edge.m"}},
 		{"a lock", edge(`import "sync"`, "var mu = sync.Mutex{}"), []string{"state: agent/edge.mu"}},
+		{"an initial value that waits", edge(`import "sync"`, "var v = sync.OnceValue(func() int { return 1 })"), nil},
+		{"something done once", edge(`import "sync"`, "var f = sync.OnceFunc(func() {})"), []string{"state: agent/edge.f"}},
 		{"a pointer", edge("", "var p = &struct{ n int }{}"), []string{"state: agent/edge.p"}},
 		{"a counter", edge("", "var n = 0\n\nfunc f() { n++ }"), []string{"state: agent/edge.n"}},
 		{"a table written to", edge("", "var m = map[string]int{}\n\nfunc f() { m[\"a\"] = 1 }"), []string{"state: agent/edge.m"}},

@@ -85,7 +85,8 @@ func holdsState(v *ast.ValueSpec) bool {
 			found = found || f != nil && (f.Name == "make" || f.Name == "new")
 		case *ast.SelectorExpr:
 			x, _ := n.X.(*ast.Ident)
-			found = found || x != nil && (x.Name == "sync" || x.Name == "atomic")
+			// sync.OnceValue is an initial value that waits until it is asked for.
+			found = found || x != nil && (x.Name == "sync" && !strings.HasPrefix(n.Sel.Name, "OnceValue") || x.Name == "atomic")
 		}
 		return true
 	}
