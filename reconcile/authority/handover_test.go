@@ -98,7 +98,9 @@ func TestReviewPeers(t *testing.T) {
 		return authority.Peer{Host: host, Held: h, Relation: r}
 	}
 	moved := peer("a1", 6, "new", authority.Forked)
-	moved.Held.Epoch = mine.Epoch + 1
+	moved.Held.Epoch, moved.Base = mine.Epoch+1, "b0"
+	left := peer("a1", 9, "older", authority.Forked)
+	left.Held.Epoch = mine.Epoch - 1
 	for _, c := range []struct {
 		name  string
 		peers []authority.Peer
@@ -119,15 +121,25 @@ func TestReviewPeers(t *testing.T) {
 			"another history",
 			[]authority.Peer{peer("a1", 8, "new", authority.Forked)},
 			authority.DutyDispute, "a1",
-			"authority disputed: host a1 holds generation 8, which names new and does not descend from generation 7 held here; nothing is written until the two histories are joined",
+			"authority disputed: host a1 holds generation 8, which names new and does not descend from generation 7 held here; nothing is written until the two histories are joined (stado registry heal)",
 		},
 		{"another history of the same generation", []authority.Peer{peer("a1", 7, "new", authority.Forked)}, authority.DutyDispute, "a1", ""},
 		{"another history, behind", []authority.Peer{peer("a1", 6, "new", authority.Forked)}, authority.DutyServe, "", ""},
-		{"another history, behind, in which the role has moved", []authority.Peer{moved}, authority.DutyDispute, "a1", ""},
+		{
+			"another history, behind, in which the role has moved",
+			[]authority.Peer{peer("a2", 8, "other", authority.Forked), moved},
+			authority.DutyStepDown, "a1",
+			"this host is no longer the registry authority: generation 6 names new; the commits made here since their merge base b0 are in nobody else's history: this host holds generation 7, commit " + mine.Commit +
+				", and a1 holds generation 6, commit " + moved.Held.Commit + "; join the two with stado registry heal on new",
+		},
+		{"another history, ahead, from which the role has moved", []authority.Peer{left}, authority.DutyServe, "", ""},
 		{"a successor and another history", []authority.Peer{peer("a1", 9, "a1", authority.Forked), peer("a2", 8, "new", authority.Ahead)}, authority.DutyStepDown, "a2", ""},
 		{"one that cannot be compared", []authority.Peer{peer("a1", 9, "new", authority.Unknown)}, authority.DutyServe, "", ""},
 	} {
 		r := authority.ReviewPeers(mine, c.peers)
+		if r.Forked != (c.duty == authority.DutyStepDown && r.Head == moved.Held) {
+			t.Errorf("%s: %+v", c.name, r)
+		}
 		if r.Duty != c.duty || r.From != c.from || c.says != "" && r.Sentence != c.says {
 			t.Errorf("%s: %+v", c.name, r)
 		}

@@ -129,7 +129,7 @@ func BeginJoin(s Situation, j Join, first *fleet.Snapshot) (Move, error) {
 	case s.Copy == nil:
 		return Move{}, refuse(ReasonNoCopy, sayNoCopy(s.Self))
 	case s.Self != j.Authority:
-		return Move{}, refuse(ReasonWrongHost, sayWrongHost(s.Self, j.Authority))
+		return Move{}, refuse(ReasonWrongHost, sayHealElsewhere(s.Self, j.Authority))
 	case held != j.Parents[0] && held != j.Parents[1]:
 		return Move{}, refuse(ReasonOvertaken, sayPlanAnew(held))
 	}

@@ -212,8 +212,21 @@ func sayTries(m Move, why *Refusal) string {
 // Histories.
 
 func sayDispute(held Head, p Peer) string {
-	return fmt.Sprintf("authority disputed: host %s holds generation %d, which names %s and does not descend from generation %d held here; nothing is written until the two histories are joined",
+	return fmt.Sprintf("authority disputed: host %s holds generation %d, which names %s and does not descend from generation %d held here; nothing is written until the two histories are joined (stado registry heal)",
 		p.Host, p.Held.Generation, orNobody(p.Held.Authority), held.Generation)
+}
+
+func sayStepDownForked(held Head, p Peer) string {
+	base := "the two have no commit in common"
+	if p.Base != "" {
+		base = "the commits made here since their merge base " + p.Base + " are in nobody else's history"
+	}
+	return fmt.Sprintf("%s; %s: this host holds generation %d, commit %s, and %s holds generation %d, commit %s; join the two with stado registry heal on %s",
+		sayStepDown(p.Held), base, held.Generation, held.Commit, p.Host, p.Held.Generation, p.Held.Commit, orNobody(p.Held.Authority))
+}
+
+func sayHealElsewhere(self, on fleet.HostName) string {
+	return fmt.Sprintf("this host is %s, and two histories are joined by the host that is to be the authority of both; run stado registry heal on %s", self, orNobody(on))
 }
 
 func sayUnrelated(ours, theirs Head) string {
