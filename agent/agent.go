@@ -20,18 +20,22 @@ import (
 	"stado.internal/stado/fleet"
 	"stado.internal/stado/reconcile"
 	"stado.internal/stado/reconcile/durable"
+	"stado.internal/stado/reconcile/duty"
 	"stado.internal/stado/reconcile/remote"
 	"stado.internal/stado/reconcile/sandbox"
 	"stado.internal/stado/reconcile/source"
+	"stado.internal/stado/reconcile/sources"
 	"stado.internal/stado/reconcile/store"
 	"stado.internal/stado/reconcile/webhook"
 )
 
-// Options is what an agent needs from its process. Home, Repository and Log are required.
+// Options is what an agent needs from its process. Home, Repository, Peers and Log are required.
 type Options struct {
 	Home     string
 	Settings config.Agent
 	Log      *slog.Logger
+	// Peers are asked what they hold while this host is the authority.
+	Peers duty.Peers
 	// Child is the command line of this program's hidden verb that runs untrusted work under limits.
 	Child []string
 	// Fault is called at every named step of a write; crash tests end the process in it. nil means none.
@@ -47,7 +51,8 @@ type Agent struct {
 	opt        Options
 	lock       *lock
 	store      *store.Store
-	sources    *sources
+	sources    *sources.Set
+	duty       *duty.Watch
 	reconciler *reconcile.Reconciler
 	hook       *webhook.Hook // nil: no webhook is configured
 	resolver   *resolver.Resolver
@@ -103,10 +108,17 @@ func (a *Agent) build() error {
 		return err
 	}
 	repository.CAFile, repository.CredentialFile = opt.Settings.CAFile, opt.Settings.CredentialFile
-	a.sources = newSources(a, repository)
+	touch := func() { a.state.Touch() }
+	if a.duty, err = duty.New(duty.Options{
+		Home: durable.Folder{Path: opt.Home, Fault: opt.Fault}, Peers: opt.Peers, Bundle: a.bundle, Self: a.self, Interval: a.interval,
+		Poke: func() { a.reconciler.Poke() }, Changed: touch, Log: opt.Log,
+	}); err != nil {
+		return err
+	}
+	a.sources = sources.New(sources.Options{Started: repository, Complete: a.reading, Self: a.self, Own: a.duty.Guard, Log: opt.Log})
 	a.reconciler = reconcile.New(reconcile.Options{
-		Store: a.store, Sources: a.sources.order, Authority: repository.Host(), Refresh: opt.Settings.Refresh, Interval: a.interval,
-		Adopt: a.adopt, Changed: func() { a.state.Touch() }, Log: opt.Log,
+		Store: a.store, Sources: a.sources.Order, Authority: repository.Host(), Refresh: opt.Settings.Refresh, Interval: a.interval,
+		Adopt: a.adopt, Changed: touch, Log: opt.Log,
 	})
 	// 5. What says that there is news: nothing depends on it.
 	if w := opt.Settings.Webhook; w != (config.Webhook{}) {
@@ -158,6 +170,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	parts, ctx := errgroup.WithContext(ctx)
 	parts.Go(func() error { return a.resolver.Run(ctx) })
 	parts.Go(func() error { return a.reconciler.Run(ctx) })
+	parts.Go(func() error { return a.duty.Run(ctx) })
 	parts.Go(func() error { return a.serveAPI(ctx, api) })
 	parts.Go(func() error { return a.notify(ctx) })
 	if a.hook != nil {
@@ -165,7 +178,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	a.state.Touch()
 	err = parts.Wait()
-	a.sources.close()
+	a.sources.Close()
 	if errors.Is(err, context.Canceled) {
 		err = nil
 	}
@@ -192,6 +205,7 @@ func (a *Agent) adopt(s *fleet.Snapshot) {
 		a.lost = err.Error()
 	}
 	a.mu.Unlock()
+	a.duty.Adopted(s)
 	a.state.Touch()
 	if a.opt.Adopted != nil {
 		a.opt.Adopted(s, host)
@@ -221,6 +235,32 @@ func (a *Agent) identify(s *fleet.Snapshot) (fleet.HostName, error) {
 		return fleet.HostName(name), err
 	}
 	return host, nil
+}
+
+// self is this host's name in a registry, empty when that does not tell.
+func (a *Agent) self(s *fleet.Snapshot) fleet.HostName {
+	host, err := a.identify(s)
+	if err != nil {
+		return ""
+	}
+	return host
+}
+
+// reading completes the options of a source. Files with credentials are for the remote that this agent was started with; no registry leads
+// them elsewhere.
+func (a *Agent) reading(o source.Options) source.Options {
+	o.Store, o.Runner = filepath.Join(a.opt.Home, "registry.git"), Child(a.opt.Child, a.opt.Settings.Evaluation)
+	o.Log, o.Fault = a.opt.Log, a.opt.Fault
+	ssh := OverSSH(a.opt.Settings)
+	ssh.Host, ssh.Paths = o.SSH.Host, o.SSH.Paths
+	o.SSH = ssh
+	return o
+}
+
+// bundle reads a git bundle.
+func (a *Agent) bundle(file string) (reconcile.Source, error) {
+	remote, err := source.BundleRemote(file, "")
+	return source.New(a.reading(source.Options{Remote: remote})), err
 }
 
 func (a *Agent) interval(s *fleet.Snapshot) time.Duration {

@@ -7,6 +7,7 @@ import (
 	"stado.internal/stado/agent/status"
 	"stado.internal/stado/fleet"
 	"stado.internal/stado/reconcile"
+	"stado.internal/stado/reconcile/duty"
 	"stado.internal/stado/reconcile/webhook"
 )
 
@@ -33,6 +34,12 @@ func (a *Agent) document() status.Resolver {
 		doc.Fence = &status.Fence{Generation: h.Generation, Commit: h.Commit, Digest: h.Digest, Provenance: h.Provenance, Since: h.UpdatedAt}
 		if r := h.Reset; r != nil {
 			doc.Fence.Reset = &status.Reset{FromCommit: r.FromCommit, FromGeneration: r.FromGeneration, Reason: r.Reason, At: r.At}
+		}
+	}
+	if d := a.duty.Record(); d != nil {
+		doc.Duty = &status.Duty{Duty: string(d.Duty), Sentence: d.Sentence, Since: d.Since, Forked: d.Forked}
+		if d.Forked {
+			doc.Refusals = append(doc.Refusals, status.Refusal{Rule: duty.Rule, Sentence: d.Sentence, Since: d.Since})
 		}
 	}
 	if lost != "" && served != nil {

@@ -48,6 +48,15 @@ type Resolver struct {
 	Refusals        []Refusal        `json:"refusals"`
 	Candidates      []Candidate      `json:"candidates"`
 	Suspended       *Suspension      `json:"suspended"` // null: what the authority has is adopted
+	Duty            *Duty            `json:"duty"`      // null: this host is the registry authority, or never was
+}
+
+// Duty says that this host, which had the role of the registry authority, takes no changes as such.
+type Duty struct {
+	Duty     string    `json:"duty"` // step-down, or dispute
+	Sentence string    `json:"sentence"`
+	Since    time.Time `json:"since"`
+	Forked   bool      `json:"forked"` // a person has to join two histories; it is a refusal too
 }
 
 // Suspension says that a person has suspended adoption on this host.

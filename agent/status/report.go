@@ -45,6 +45,7 @@ type Report struct {
 	Candidates               []Candidate       `json:"candidates"`
 	Refusals                 []Refusal         `json:"refusals"`
 	Suspended                *Suspension       `json:"suspended"`
+	Duty                     *Duty             `json:"duty"`
 	Verdict                  Verdict           `json:"verdict"`
 	Blockers                 []string          `json:"blockers"`
 }
@@ -131,7 +132,7 @@ func Judge(in Inputs) Report {
 func (r *Report) fill(s *Resolver, in Inputs) {
 	r.Target, r.State, r.PID = s.Target, s.State, s.PID
 	r.UpdatedAt, r.Reason, r.Attempt, r.NextAttemptAt = &s.UpdatedAt, s.Reason, s.Attempt, s.NextAttemptAt
-	r.Authority, r.Fence, r.MaxStaleSeconds = s.Authority, s.Fence, s.MaxStaleSeconds
+	r.Authority, r.Fence, r.MaxStaleSeconds, r.Duty = s.Authority, s.Fence, s.MaxStaleSeconds, s.Duty
 	r.Candidates = append(r.Candidates, s.Candidates...)
 	r.Refusals = append(r.Refusals, s.Refusals...)
 	if s.Suspended.Stands(in.Now) {

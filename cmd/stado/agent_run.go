@@ -129,7 +129,7 @@ func (a *app) agentOptions(home string, settings config.Agent) (agent.Options, e
 	if err != nil {
 		return agent.Options{}, err
 	}
-	return agent.Options{Home: home, Settings: settings, Log: a.log(), Child: child, Fault: fault}, nil
+	return agent.Options{Home: home, Settings: settings, Log: a.log(), Peers: peers{settings}, Child: child, Fault: fault}, nil
 }
 
 // checkEvaluation refuses limits that no evaluation could meet; 0 means the program's default.

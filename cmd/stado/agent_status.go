@@ -165,4 +165,7 @@ func (a *app) printAgent(st agentStatus) {
 	if s.Suspended.Stands(time.Now()) {
 		fmt.Fprintln(a.stdout, fleet.EscapeControls(status.SaySuspension(*s.Suspended)))
 	}
+	if s.Duty != nil {
+		fmt.Fprintln(a.stdout, fleet.EscapeControls(s.Duty.Sentence))
+	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"stado.internal/stado/agent"
+	"stado.internal/stado/agent/config"
 	"stado.internal/stado/fleet"
 	"stado.internal/stado/reconcile"
 	"stado.internal/stado/reconcile/authority"
@@ -67,13 +69,20 @@ type call struct {
 // run runs it over the paths that registry gives. The program is looked for where the registry's authority has it. The error says that
 // there is no answer; an exit status other than 0 is one.
 func (c call) run(q *inquiry, registry *fleet.Registry) (said []byte, exit remote.Exit, err error) {
-	ctx, cancel := context.WithTimeout(q.ctx, hostPatience)
+	var out bytes.Buffer
+	exit, err = c.over(q.ctx, q.settings, registry, &out)
+	return out.Bytes(), exit, err
+}
+
+// over is run with whatever reaches other hosts.
+func (c call) over(ctx context.Context, settings config.Agent, registry *fleet.Registry, out io.Writer) (exit remote.Exit, err error) {
+	ctx, cancel := context.WithTimeout(ctx, hostPatience)
 	defer cancel()
-	o := agent.OverSSH(q.settings)
+	o := agent.OverSSH(settings)
 	o.Host, o.Paths = string(c.host), remote.Paths(registry.Hosts[c.host])
 	conn, err := remote.Dial(ctx, o)
 	if err != nil {
-		return nil, exit, err
+		return exit, err
 	}
 	defer conn.Close()
 	program := registry.Directory.Authority.Command
@@ -82,20 +91,18 @@ func (c call) run(q *inquiry, registry *fleet.Registry) (said []byte, exit remot
 	}
 	s, err := conn.Exec(ctx, shellLine(append([]string{program}, c.args...)))
 	if err != nil {
-		return nil, exit, err
+		return exit, err
 	}
 	err = s.Within(ctx, remote.PhaseExec, hostPatience, func() error {
 		_, _ = s.Write(c.stdin) // a command that has seen enough reads no more, and its answer says why
 		_ = s.CloseWrite()
-		var err error
-		said, err = io.ReadAll(io.LimitReader(s, c.limit))
+		_, err := io.Copy(out, io.LimitReader(s, c.limit))
 		return err
 	})
 	if err != nil {
-		return nil, exit, err
+		return exit, err
 	}
-	exit, err = s.Wait(ctx, hostPatience)
-	return said, exit, err
+	return s.Wait(ctx, hostPatience)
 }
 
 // lastWords is what a command that failed said at last.
@@ -124,7 +131,11 @@ func (m *mover) putClaim(host fleet.HostName) authority.Reply {
 // answerOf is the answer of a host, reached as registry says; a refusal is one as well.
 func (q *inquiry) answerOf(registry *fleet.Registry, c call) (authority.Answer, error) {
 	c.limit = maxSaid
-	said, exit, err := c.run(q, registry)
+	return c.answer(c.run(q, registry))
+}
+
+// answer reads what a host said of itself.
+func (c call) answer(said []byte, exit remote.Exit, err error) (authority.Answer, error) {
 	if err != nil {
 		return authority.Answer{}, err
 	}

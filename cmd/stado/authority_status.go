@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"stado.internal/stado/agent/config"
 	"stado.internal/stado/fleet"
+	"stado.internal/stado/reconcile/duty"
+	"stado.internal/stado/reconcile/source"
 	"stado.internal/stado/reconcile/store"
 )
 
@@ -22,6 +25,7 @@ type authorityStatus struct {
 	Commit     string           `json:"commit,omitempty"`     // tip of the branch
 	Generation fleet.Generation `json:"generation,omitempty"` // of the tip
 	Held       fleet.Generation `json:"held_generation"`      // of this host; 0: nothing
+	Duty       string           `json:"duty,omitempty"`       // why no changes are taken here, as this host's agent has found
 	Blockers   []string         `json:"blockers"`             // what keeps the repository from serving, each with what to do
 }
 
@@ -80,7 +84,43 @@ func (a *app) lookAtAuthority(ctx context.Context, s *authorityStatus) error {
 		s.Branch = config.DefaultBranch
 	}
 	s.Blockers = []string{}
-	return a.lookAtRepository(ctx, s)
+	record, err := duty.Load(home)
+	if err != nil {
+		return err
+	}
+	if record != nil && sameFile(record.Repository, s.Repository) {
+		if s.Duty = record.Sentence; record.Forked {
+			s.block("%s", record.Sentence)
+		}
+	}
+	if err := a.lookAtRepository(ctx, s); err != nil {
+		return err
+	}
+	if s.Commit != "" && view.Held.Commit != "" && (record == nil || !record.Forked) {
+		s.lookAtHistory(ctx, filepath.Join(home, storeFolder), view.Held.Commit)
+	}
+	return nil
+}
+
+// lookAtHistory looks whether the branch and what this host holds are of one history, in the repositories that have the held commit.
+func (s *authorityStatus) lookAtHistory(ctx context.Context, own, held string) {
+	known := false
+	for _, dir := range []string{own, s.Repository} {
+		r := source.Repository{Dir: dir, Env: os.Environ()}
+		if _, err := r.Descends(ctx, held, held); err != nil {
+			continue // it does not have the held commit, or there is none
+		}
+		known = true
+		behind, _ := r.Descends(ctx, s.Commit, held)
+		ahead, _ := r.Descends(ctx, held, s.Commit)
+		if behind || ahead {
+			return
+		}
+	}
+	if known {
+		s.block("branch %s is at %s, which is not in the history of generation %d that this host holds: what was pushed here since, no other host has (join the two histories: stado registry heal on %s)",
+			s.Branch, short(s.Commit), s.Held, dash(s.Authority))
+	}
 }
 
 func (s *authorityStatus) block(format string, args ...any) {
@@ -146,6 +186,9 @@ func (a *app) answerAuthority(s authorityStatus, asJSON bool) error {
 	} else {
 		fmt.Fprintf(a.stdout, "authority   %s\nrepository  %s\nbranch      %s %s\ngeneration  %d (this host holds %d)\n",
 			dash(s.Authority), s.Repository, s.Branch, short(s.Commit), s.Generation, s.Held)
+		if s.Duty != "" && !slices.Contains(s.Blockers, s.Duty) {
+			fmt.Fprintln(a.stdout, s.Duty)
+		}
 		for _, b := range s.Blockers {
 			fmt.Fprintln(a.stdout, b)
 		}

@@ -52,7 +52,7 @@ const hookMark = "# Written by `stado hook install`, which replaces it when it r
 type installer struct {
 	app               *app
 	dir, branch, path string
-	home              string // the state directory whose promises the hook asks about; empty for none, as on a forge
+	home              string // the state directory whose promises, and whose duty, the hook asks about; empty for none, as on a forge
 }
 
 func (in installer) install(preCommit, preReceive bool) error {

@@ -43,6 +43,9 @@ In the repository that this host serves as the authority ('stado authority init'
 that this host has promised to another host that is to take the role is refused, and so is every change while the role moves. Where the
 registry asks for a majority of the hosts (policies: quorum), a change is claimed from all hosts first, over SSH as the agent reaches them.
 
+Where this host's agent has found that the host is the registry authority no more, or that this is disputed, its repository takes only what
+has the other registry among its ancestors.
+
 Commits are read through git itself, which shows its hooks what a push brings before anybody else can see it.
 
 Exit status: 0 take the push, 1 refuse it (findings on stderr), 2 usage.`,
@@ -92,6 +95,9 @@ func (r receiver) receive(ctx context.Context, stdin io.Reader) error {
 	for _, u := range updates {
 		if u.ref != r.ref {
 			continue
+		}
+		if err := r.onDuty(ctx, u); err != nil {
+			return err
 		}
 		if err := r.judge(ctx, u); err != nil {
 			return err

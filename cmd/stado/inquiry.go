@@ -11,6 +11,7 @@ import (
 	"stado.internal/stado/fleet"
 	"stado.internal/stado/reconcile"
 	"stado.internal/stado/reconcile/authority"
+	"stado.internal/stado/reconcile/duty"
 	"stado.internal/stado/reconcile/source"
 	"stado.internal/stado/reconcile/store"
 )
@@ -70,8 +71,14 @@ func (q *inquiry) look() {
 	q.self = q.app.self(q.settings, q.copied)
 }
 
-// authority reads the authority that the copy names, without a copy the repository that the agent is started with.
+// authority reads the authority that the copy names, without a copy the repository that the agent is started with. This host does not answer
+// itself once its agent knows that the role has moved on.
 func (q *inquiry) authority() authority.Reading {
+	if q.copied != nil && q.copied.Registry.Directory.Authority.Host == q.self {
+		if record, err := duty.Load(q.home); err == nil && record.Deposed() {
+			return authority.Reading{Cause: record.Sentence}
+		}
+	}
 	o, err := q.named(q.copied)
 	var asked reconcile.Asked
 	if err == nil {

@@ -136,6 +136,9 @@ func (a *app) printReport(r status.Report) {
 	if r.Suspended != nil {
 		fmt.Fprintln(a.stdout, fleet.EscapeControls(status.SaySuspension(*r.Suspended)))
 	}
+	if r.Duty != nil && !r.Duty.Forked { // else it is a blocker
+		fmt.Fprintln(a.stdout, fleet.EscapeControls(r.Duty.Sentence))
+	}
 	for _, w := range r.WaitingOpens {
 		unproven := ""
 		if w.UnprovenSince != nil {

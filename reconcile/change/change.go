@@ -35,6 +35,8 @@ type Options struct {
 	Sign   bool // sign the commit with git's own configuration, also when that does not ask for it (commit.gpgsign)
 	// Once makes a push that loses the race a conflict at once: the edit is not to be made on what won.
 	Once bool
+	// Join, when set, brings another history in. The repository has both.
+	Join *Join
 	// Expect, when set, is the commit that the change must be made on.
 	Expect string
 	// AllowEmptyFleet permits a change that removes the last host, and says so in the commit.
@@ -125,11 +127,16 @@ func (o Options) attempt(ctx context.Context, r *repository, t target, edit Edit
 	if err != nil {
 		return Outcome{}, err
 	}
+	if o.Join != nil && o.Join.Contents {
+		if err := r.take(ctx, d, *o.Join); err != nil {
+			return Outcome{}, err
+		}
+	}
 	if err := edit(d); err != nil {
 		return Outcome{}, err
 	}
 	out := Outcome{Base: t.base, Branch: r.branch, Previous: d.Registry.Directory.Generation, Generation: d.Registry.Directory.Generation}
-	if len(d.changed()) == 0 {
+	if len(d.changed()) == 0 && len(d.others) == 0 {
 		return out, nil
 	}
 	if err := d.advanceGeneration(); err != nil {
@@ -137,6 +144,10 @@ func (o Options) attempt(ctx context.Context, r *repository, t target, edit Edit
 	}
 	files := d.changed()
 	out.Changed, out.Files = true, slices.Sorted(maps.Keys(files))
+	for name := range d.others {
+		out.Files = append(out.Files, name)
+	}
+	slices.Sort(out.Files)
 	if err := r.dirty(ctx, out.Files); err != nil {
 		return Outcome{}, err
 	}
@@ -160,7 +171,11 @@ func (o Options) attempt(ctx context.Context, r *repository, t target, edit Edit
 		return out, nil
 	}
 	message := d.message(out.Generation, o.AllowEmptyFleet && len(next.Hosts) == 0)
-	if out.Commit, err = r.write(ctx, t.base, filepath.Join(scratch, "index"), message, files, o.Sign); err != nil {
+	w := writing{base: t.base, index: filepath.Join(scratch, "index"), message: message, files: files, others: d.others, sign: o.Sign}
+	if o.Join != nil && o.Join.Parent {
+		w.joins = o.Join.Commit
+	}
+	if out.Commit, err = r.write(ctx, w); err != nil {
 		return Outcome{}, err
 	}
 	return o.land(ctx, r, t, out)

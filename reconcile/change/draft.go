@@ -25,6 +25,7 @@ type Draft struct {
 	base          map[string][]byte // the base's files, by path
 	open          map[string]*edit.File
 	removed       map[string]bool
+	others        map[string]entry // files that are no part of the registry, by path inside the repository
 	generationSet bool
 	accept        func(*fleet.Registry, string) error
 }
@@ -32,7 +33,7 @@ type Draft struct {
 func newDraft(commit string, v source.Verdict, registry *fleet.Registry, files map[string][]byte) *Draft {
 	return &Draft{
 		Commit: commit, Document: v.Document, Digest: v.Digest, Registry: registry, Positions: v.Positions,
-		verdict: v, base: files, open: map[string]*edit.File{}, removed: map[string]bool{},
+		verdict: v, base: files, open: map[string]*edit.File{}, removed: map[string]bool{}, others: map[string]entry{},
 	}
 }
 

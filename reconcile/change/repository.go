@@ -175,24 +175,38 @@ func (r *repository) dirty(ctx context.Context, paths []string) error {
 	return nil
 }
 
-// write makes a commit object of changed files; no branch names it yet. A nil file is one that goes.
-func (r *repository) write(ctx context.Context, base, index, message string, files map[string][]byte, sign bool) (string, error) {
-	staged := runner{dir: r.dir, env: []string{"GIT_INDEX_FILE=" + index}}
-	if _, err := staged.run(ctx, nil, "read-tree", base); err != nil {
+// writing is a commit that is to be made.
+type writing struct {
+	base    string
+	joins   string            // its second parent; empty for none
+	index   string            // a file for git's index, which does not exist
+	message string            // whole
+	files   map[string][]byte // by path inside the registry; nil for one that goes
+	others  map[string]entry  // by path inside the repository
+	sign    bool
+}
+
+// write makes a commit object; no branch names it yet.
+func (r *repository) write(ctx context.Context, w writing) (string, error) {
+	staged := runner{dir: r.dir, env: []string{"GIT_INDEX_FILE=" + w.index}}
+	if _, err := staged.run(ctx, nil, "read-tree", w.base); err != nil {
 		return "", err
 	}
 	var entries bytes.Buffer
-	for name, data := range files {
+	for name, data := range w.files {
 		full := path.Join(r.prefix, name)
 		if data == nil {
-			fmt.Fprintf(&entries, "0 %s\t%s\x00", strings.Repeat("0", len(base)), full)
+			entries.WriteString(entry{}.line(full, w.base))
 			continue
 		}
 		blob, err := staged.run(ctx, data, "hash-object", "-w", "--stdin")
 		if err != nil {
 			return "", err
 		}
-		fmt.Fprintf(&entries, "100644 %s\t%s\x00", bytes.TrimSpace(blob), full)
+		entries.WriteString(entry{"100644", string(bytes.TrimSpace(blob))}.line(full, w.base))
+	}
+	for full, e := range w.others {
+		entries.WriteString(e.line(full, w.base))
 	}
 	if _, err := staged.run(ctx, entries.Bytes(), "update-index", "-z", "--index-info"); err != nil {
 		return "", err
@@ -201,11 +215,14 @@ func (r *repository) write(ctx context.Context, base, index, message string, fil
 	if err != nil {
 		return "", err
 	}
-	args := []string{"commit-tree", tree, "-p", base}
-	if sign || r.says(ctx, "config", "--type=bool", "commit.gpgsign") == "true" {
+	args := []string{"commit-tree", tree, "-p", w.base}
+	if w.joins != "" {
+		args = append(args, "-p", w.joins)
+	}
+	if w.sign || r.says(ctx, "config", "--type=bool", "commit.gpgsign") == "true" {
 		args = append(args, "-S")
 	}
-	id, err := r.run(ctx, []byte(message), args...)
+	id, err := r.run(ctx, []byte(w.message), args...)
 	return string(bytes.TrimSpace(id)), err
 }
 

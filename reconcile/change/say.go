@@ -116,3 +116,8 @@ func sayNotDocument(file string) string {
 func sayBadName(file string, line int, path string) string {
 	return fmt.Sprintf("%s:%d: the name of %s is not an identifier (1 to 63 lower-case letters, digits, dots, hyphens or underscores, starting and ending with a letter or a digit)", file, line, path)
 }
+
+func sayBothChanged(names []string, ours string, j Join) string {
+	return fmt.Sprintf("nothing was joined: since commit %.12s both histories have changed %s, commit %.12s and commit %.12s each in its way (make them the same in a commit on %.12s: git checkout %.12s -- %s; join the two, and change them again after that)",
+		j.Base, strings.Join(names, ", "), ours, j.Commit, ours, j.Commit, strings.Join(names, " "))
+}
