@@ -144,13 +144,11 @@ func (o Options) attempt(ctx context.Context, r *repository, t target, edit Edit
 	}
 	files := d.changed()
 	out.Changed, out.Files = true, slices.Sorted(maps.Keys(files))
-	for name := range d.others {
-		out.Files = append(out.Files, name)
-	}
-	slices.Sort(out.Files)
 	if err := r.dirty(ctx, out.Files); err != nil {
 		return Outcome{}, err
 	}
+	out.Files = slices.AppendSeq(out.Files, maps.Keys(d.others)) // of these git itself refuses to overwrite what a person has changed
+	slices.Sort(out.Files)
 	scratch, err := os.MkdirTemp("", "stado-change-")
 	if err != nil {
 		return Outcome{}, fmt.Errorf("cannot make a directory to judge the change in: %w", err)
