@@ -37,6 +37,20 @@ const (
 	GapUnknown            // what lies between them is not known
 )
 
+// GapBetween is the gap between a commit that was admitted and one that is judged against it, by the first parent of that one. last is the
+// commit that was looked at before it, whether or not that was refused.
+func GapBetween(previous, last, parent string) Gap {
+	switch {
+	case previous == "":
+		return GapUnknown
+	case parent == previous:
+		return GapNone
+	case parent == last:
+		return GapRefused
+	}
+	return GapMerged
+}
+
 const (
 	generationPath = "service_directory.generation"
 	authorityPath  = "service_directory.authority"

@@ -173,15 +173,10 @@ func (w *walk) step(s source.Step, offer source.Offer) {
 
 // gap is how a step follows on what it is judged against.
 func (w *walk) gap(s source.Step) policies.Gap {
-	switch {
-	case w.trail.previous.Commit == "", w.reset:
+	if w.reset {
 		return policies.GapUnknown
-	case s.Parent == w.trail.previous.Commit:
-		return policies.GapNone
-	case s.Parent == w.trail.last:
-		return policies.GapRefused
 	}
-	return policies.GapMerged
+	return policies.GapBetween(w.trail.previous.Commit, w.trail.last, s.Parent)
 }
 
 // passes judges a step by everything there is, and refuses it when something speaks against it.

@@ -157,7 +157,8 @@ func (r receiver) walk(ctx context.Context, held source.Verdict, chain []string)
 	if err != nil {
 		return err
 	}
-	for i, commit := range chain {
+	for i, last := 0, start; i < len(chain); i, last = i+1, chain[i] {
+		commit := chain[i]
 		refusal, err := guard.Pass(i, trust)
 		if err != nil {
 			return err
@@ -165,12 +166,14 @@ func (r receiver) walk(ctx context.Context, held source.Verdict, chain []string)
 		if refusal != nil { // and so is all that follows
 			return r.refuse(refusal.Commit, fleet.Findings{refusal.Finding()})
 		}
-		next, findings, err := r.step(ctx, held, commit, held.Commit == start)
+		before := held
+		before.Policies = before.Policies && held.Commit == start // what a push only brings can be read by git alone
+		next, findings, err := r.step(ctx, before, last, commit)
 		if err != nil {
 			return err
 		}
-		last := i == len(chain)-1
-		if findings.Refuses() && !last {
+		newest := i == len(chain)-1
+		if findings.Refuses() && !newest {
 			fmt.Fprintf(r.app.stderr, "note: agents will step over %.12s, which is refused by %s\n", commit, firstRule(findings))
 		}
 		if !findings.Refuses() {
@@ -180,9 +183,9 @@ func (r receiver) walk(ctx context.Context, held source.Verdict, chain []string)
 			held = next
 		}
 		switch {
-		case last && findings.Refuses():
+		case newest && findings.Refuses():
 			return r.refuse(commit, findings)
-		case last:
+		case newest:
 			return errors.Join(r.app.tellFindings(findings), r.promised(ctx, base, next))
 		}
 	}
@@ -222,18 +225,16 @@ func trustAfter(held, next source.Verdict, trust *fleet.Trust) (*fleet.Trust, er
 	return trustOf(next)
 }
 
-// step judges one commit. settled says that the repository holds the one before it; what a push only brings can be read by git alone, and
-// the fleet's own policies in it judge when it is settled too.
-func (r receiver) step(ctx context.Context, held source.Verdict, commit string, settled bool) (source.Verdict, fleet.Findings, error) {
+// step judges one commit, the one before it being last.
+func (r receiver) step(ctx context.Context, held source.Verdict, last, commit string) (source.Verdict, fleet.Findings, error) {
 	next, err := r.evaluator.Tree(ctx, r.repository, commit, r.path)
 	if err != nil {
 		return next, nil, err
 	}
 	findings := append(next.Findings, driftFindings(next.Drift)...)
 	if held.Document != nil && next.Document != nil {
-		before := held
-		before.Policies = before.Policies && settled
-		change, err := r.evaluator.Judge(ctx, r.repository.Dir, before, next)
+		next.Gap = policies.GapBetween(held.Commit, last, next.Parent)
+		change, err := r.evaluator.Judge(ctx, r.repository.Dir, held, next)
 		if err != nil {
 			return next, nil, err
 		}

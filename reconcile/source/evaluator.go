@@ -13,6 +13,7 @@ import (
 	"github.com/go-git/go-git/v5/storage/filesystem"
 
 	"stado.internal/stado/fleet"
+	"stado.internal/stado/policies"
 	"stado.internal/stado/reconcile/results"
 	"stado.internal/stado/reconcile/sandbox"
 	"stado.internal/stado/schema"
@@ -30,6 +31,8 @@ type Verdict struct {
 	// AllowEmptyFleet: the commit says in a trailer that the last host is removed on purpose.
 	AllowEmptyFleet bool
 	Nonce           string // of the claim under which the commit was made, as its trailer says; empty for none
+	// Gap is how the commit follows on what it is judged against, when the caller says so.
+	Gap policies.Gap
 	// Drift is what [schema.VendorDrift] lists, when the registry was read whole.
 	Drift []string
 	// Counts says how much was evaluated.
