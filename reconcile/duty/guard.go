@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"stado.internal/stado/fleet"
@@ -64,9 +66,9 @@ func (g *guarded) Vouch(ctx context.Context, q source.Question) (int, *signature
 	return g.from.Vouch(ctx, q)
 }
 
-// wait waits for the first round, for half a refresh interval at most: past the whole one the registry is served as it was.
+// wait waits for the first round: not for long, since nothing of this host is bound meanwhile, and one host that is down must not delay it.
 func (w *Watch) wait(ctx context.Context, served *fleet.Snapshot) error {
-	patience := time.NewTimer(max(w.opts.Interval(served), 0) / 2)
+	patience := time.NewTimer(min(w.opts.Interval(served)/2, maxFirst))
 	defer patience.Stop()
 	select {
 	case <-w.first:
@@ -94,7 +96,8 @@ func (w *Watch) review(ctx context.Context, served *fleet.Snapshot, held source.
 		w.related, w.relatedTo = map[string]relation{}, held.Commit
 	}
 	var peers []authority.Peer
-	for host, a := range answers {
+	for _, host := range slices.Sorted(maps.Keys(answers)) {
+		a := answers[host]
 		commit := a.Held.Commit
 		r, known := w.related[commit]
 		switch file := histories[commit]; {
@@ -154,6 +157,9 @@ func (w *Watch) conclude(served *fleet.Snapshot, r authority.Review, peers []aut
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.repository = served.Registry.Directory.Authority.Repository
+	if disk, err := Load(w.opts.Home.Path); err == nil && disk == nil {
+		w.record = nil // a command that has joined the histories took it away
+	}
 	if r.Duty == authority.DutyServe || r.Duty == authority.DutyAdopt {
 		if w.record == nil || !over(*w.record, authority.HeadOf(served), peers) {
 			return nil
@@ -166,14 +172,14 @@ func (w *Watch) conclude(served *fleet.Snapshot, r authority.Review, peers []aut
 	})
 }
 
-// over reports whether a record has lost its ground: this host has been given the role since, or whoever held the other registry holds
-// none any more that speaks against it. That nobody says so is no such ground.
+// over reports whether a record has lost its ground, when no host holds what speaks against this one: this host has been given the role
+// since, or whoever held the other registry has been heard. That nobody says so is no such ground.
 func over(r Record, held authority.Head, peers []authority.Peer) bool {
-	if held.Epoch > r.Other.Epoch {
+	if r.Host != "" && held.Epoch > r.Other.Epoch {
 		return true
 	}
 	for _, p := range peers {
-		if p.Host == r.From && p.Relation != authority.Unknown {
+		if (p.Host == r.From || r.From == "") && p.Relation != authority.Unknown {
 			return true
 		}
 	}

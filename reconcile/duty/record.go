@@ -41,7 +41,7 @@ func Load(home string) (*Record, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
 	case err != nil:
-		return nil, err
+		return nil, fmt.Errorf("%w (%s)", err, sayRemove)
 	case r.Duty != authority.DutyStepDown && r.Duty != authority.DutyDispute || r.Sentence == "" || r.Host == "":
 		return nil, sayDamaged(file)
 	}
@@ -82,5 +82,7 @@ func (r *Record) same(other *Record) bool {
 }
 
 func sayDamaged(file string) error {
-	return fmt.Errorf("%s is not what this build writes (look with stado registry claim at what the other hosts hold; the agent writes it again once it is removed)", file)
+	return fmt.Errorf("%s is not what this build writes (%s)", file, sayRemove)
 }
+
+const sayRemove = "it says whether this host is still the registry authority; ask the other hosts with stado registry claim what they hold, then remove it"

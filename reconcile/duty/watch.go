@@ -2,8 +2,8 @@
 // them what they hold, reads what is newer, and keeps on disk what follows from that for whoever would write here.
 //
 // Nothing here waits for a network in the way of the registry's reads but the first one: this host's own repository is not read before the
-// other hosts were asked once, within half a refresh interval. After that each read begins a round of questions and goes on with what the
-// last one found; a round that finds something new asks for a read.
+// other hosts were asked once, or did not answer in time. After that each read begins a round of questions and goes on with what the last
+// one found; a round that finds something new asks for a read.
 package duty
 
 import (
@@ -28,6 +28,8 @@ import (
 const (
 	// leastPatience is the least time for the answers of one round, all hosts together: a host starts a program to answer.
 	leastPatience = 10 * time.Second
+	// maxFirst is how long the first read waits for the first round, if half a refresh interval is not less.
+	maxFirst = 3 * time.Second
 	// historyPatience is the time to read what one host holds.
 	historyPatience = 2 * time.Minute
 	// maxAsked bounds how many hosts are asked at once.
@@ -80,11 +82,12 @@ type Watch struct {
 	relatedTo string              // the commit that related is about
 }
 
-// New takes over the record that the state directory has.
+// New takes over the record that the state directory has. One that cannot be read stands as a dispute, until other hosts are heard.
 func New(o Options) (*Watch, error) {
 	record, err := Load(o.Home.Path)
 	if err != nil {
-		return nil, err
+		o.Log.Error(err.Error())
+		record = &Record{Duty: authority.DutyDispute, Forked: true, Sentence: err.Error(), Since: time.Now().UTC()}
 	}
 	w := &Watch{opts: o, asks: make(chan *fleet.Snapshot, 1), first: make(chan struct{}), record: record, histories: map[string]string{}}
 	if record != nil {
