@@ -36,6 +36,8 @@ type Channel struct {
 	// KnownHosts is a file with the only host keys that are trusted; it is never written. Empty means ssh's own files, to which ssh adds
 	// the key of a host that it meets for the first time. A changed key is refused either way.
 	KnownHosts string
+	// Strict: no host key is learned, whatever files are read.
+	Strict bool
 	// Config is a configuration of ssh that is read in place of the user's.
 	Config   string
 	Deadline time.Duration // until the host has let us in; 0 means [DefaultDeadline]
@@ -86,6 +88,17 @@ func (c Channel) args(p remote.Path, line string, more []string) ([]string, erro
 	if err != nil {
 		return nil, err
 	}
+	out, err := c.command(more)
+	if err != nil {
+		return nil, err
+	}
+	return append(out, "--", destination, line), nil
+}
+
+// Git is the command line by which git reaches the host over ssh (GIT_SSH_COMMAND). git adds where to go.
+func (c Channel) Git() ([]string, error) { return c.command(nil) }
+
+func (c Channel) command(more []string) ([]string, error) {
 	out := append([]string{Program, "-T"}, more...)
 	if c.Config != "" {
 		out = append(out, "-F", c.Config)
@@ -95,14 +108,17 @@ func (c Channel) args(p remote.Path, line string, more []string) ([]string, erro
 		// One connection of its own: how a shared one began is not seen.
 		"ControlMaster=no", "ControlPath=none", "ClearAllForwardings=yes", "RemoteCommand=none",
 	}
-	if c.KnownHosts == "" {
-		options = append(options, "StrictHostKeyChecking=accept-new")
-	} else {
+	switch {
+	case c.KnownHosts != "":
 		file, err := fileOption("UserKnownHostsFile", c.KnownHosts)
 		if err != nil {
 			return nil, err
 		}
 		options = append(options, "StrictHostKeyChecking=yes", "UpdateHostKeys=no", file, "GlobalKnownHostsFile=/dev/null")
+	case c.Strict:
+		options = append(options, "StrictHostKeyChecking=yes", "UpdateHostKeys=no")
+	default:
+		options = append(options, "StrictHostKeyChecking=accept-new")
 	}
 	if c.Identity != "" {
 		file, err := fileOption("IdentityFile", c.Identity)
@@ -114,7 +130,7 @@ func (c Channel) args(p remote.Path, line string, more []string) ([]string, erro
 	for _, o := range options {
 		out = append(out, "-o", o)
 	}
-	return append(out, "--", destination, line), nil
+	return out, nil
 }
 
 // fileOption is an option of ssh whose value is one file: quoted, and with nothing that ssh would expand.

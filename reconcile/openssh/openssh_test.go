@@ -36,6 +36,7 @@ func TestArgs(t *testing.T) {
 			name: "never learns", to: "a1", c: openssh.Channel{KnownHosts: "/srv/the keys%1"},
 			want: []string{"-o", "StrictHostKeyChecking=yes", "-o", "UpdateHostKeys=no", "-o", `UserKnownHostsFile="/srv/the keys%%1"`, "-o", "GlobalKnownHostsFile=/dev/null"},
 		},
+		{name: "strict", to: "a1", c: openssh.Channel{Strict: true}, want: []string{"-o", "StrictHostKeyChecking=yes", "-o", "UpdateHostKeys=no"}},
 		{name: "one key", to: "a1", c: openssh.Channel{Identity: "/srv/id"}, want: []string{"-o", `IdentityFile="/srv/id"`, "-o", "IdentitiesOnly=yes"}},
 		{name: "a file that ssh would expand", to: "a1", c: openssh.Channel{Identity: "/srv/${HOME}"}, says: `the file name "/srv/${HOME}" cannot be given to ssh`},
 		{name: "configuration", to: "a1", c: openssh.Channel{Config: "/srv/conf"}, want: []string{"-F", "/srv/conf"}},
@@ -50,6 +51,10 @@ func TestArgs(t *testing.T) {
 				}
 			case err != nil || !contains(got, tc.want):
 				t.Errorf("got %q, %v, want %q in it", got, err, tc.want)
+			default:
+				if git, err := tc.c.Git(); err != nil || !slices.Equal(append(git, got[len(got)-3:]...), got) {
+					t.Errorf("for git it is %q, %v, without the last three words of %q", git, err, got)
+				}
 			}
 		})
 	}

@@ -21,7 +21,8 @@ import (
 // Daemon is a real OpenSSH server, run as the current user on a port of the loopback interface.
 type Daemon struct {
 	*Host
-	cmd *exec.Cmd
+	cmd    *exec.Cmd
+	config string // its file
 }
 
 // InstalledStartups is the MaxStartups of an OpenSSH server whose configuration says nothing: of connections beyond ten that have not
@@ -46,7 +47,8 @@ func SSHD(t testing.TB, c Config) *Daemon {
 	address := cmp.Or(c.Address, "127.0.0.1")
 	for range 5 { // a free port may be gone before the server has it
 		d := &Daemon{Host: newHost(t, c, me.Username, address, freePort(t, address))}
-		said, ok := d.start(t, d.configure(t, c))
+		d.config = d.configure(t, c)
+		said, ok := d.start(t)
 		if ok {
 			return d
 		}
@@ -95,12 +97,13 @@ func (d *Daemon) configure(t testing.TB, c Config) string {
 }
 
 // start waits until the server listens, or has ended and said why.
-func (d *Daemon) start(t testing.TB, config string) (said string, ok bool) {
+func (d *Daemon) start(t testing.TB) (said string, ok bool) {
 	t.Helper()
-	d.cmd = exec.Command(program, "-D", "-e", "-f", config)
-	stderr, err := d.cmd.StderrPipe()
+	cmd := exec.Command(program, "-D", "-e", "-f", d.config)
+	d.cmd = cmd
+	stderr, err := cmd.StderrPipe()
 	if err == nil {
-		err = d.cmd.Start()
+		err = cmd.Start()
 	}
 	if err != nil {
 		t.Fatalf("cannot start %s: %v (install openssh-server)", program, err)
@@ -119,12 +122,12 @@ func (d *Daemon) start(t testing.TB, config string) (said string, ok bool) {
 			t.Cleanup(func() {
 				d.Kill()
 				reading.Wait()
-				_ = d.cmd.Wait() // it was killed
+				_ = cmd.Wait() // it was killed
 			})
 			return "", true
 		}
 	}
-	_ = d.cmd.Wait() // what it said is the better reason
+	_ = cmd.Wait() // what it said is the better reason
 	return all.String(), false
 }
 
@@ -132,6 +135,14 @@ func (d *Daemon) start(t testing.TB, config string) (said string, ok bool) {
 func (d *Daemon) Kill() {
 	for _, pid := range d.tree() {
 		_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended by itself
+	}
+}
+
+// Restart starts a server that was killed again, under its address and with its keys.
+func (d *Daemon) Restart(t testing.TB) {
+	t.Helper()
+	if said, ok := d.start(t); !ok {
+		t.Fatalf("sshd does not start again: %s", said)
 	}
 }
 
