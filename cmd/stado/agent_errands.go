@@ -73,7 +73,7 @@ func (e *errands) owed() (errand func(context.Context) error, interval time.Dura
 	switch {
 	case err != nil:
 		return func(context.Context) error { return err }, interval
-	case move != nil && move.Interrupted(authority.HeadOf(view.Snapshot)):
+	case move != nil && move.Kind == authority.KindMove && move.Interrupted(authority.HeadOf(view.Snapshot)):
 		return e.finish, interval
 	case view.Held.Recovering:
 		return e.rejoin, interval

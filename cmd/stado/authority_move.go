@@ -57,6 +57,8 @@ func (a *app) takeAuthority(c *cobra.Command, f taking) error {
 			return m.begin(nil)
 		case f.abandon:
 			return m.giveUp(recorded)
+		case recorded != nil && recorded.Kind != authority.KindMove:
+			return fmt.Errorf("two histories are being joined on this host, at generation %d; run stado registry heal to finish that, or give it up with --abandon", recorded.Generation)
 		}
 		return m.run(recorded)
 	}))

@@ -28,12 +28,8 @@ func (m *mover) promote() error {
 	if err != nil {
 		return err
 	}
-	if _, err := g.run(m.ctx, "var", "GIT_COMMITTER_IDENT"); err != nil { // nobody has told git who this is
-		for _, setting := range [][2]string{{"user.name", "stado"}, {"user.email", "stado@" + string(m.self)}} {
-			if _, err := g.run(m.ctx, "config", setting[0], setting[1]); err != nil {
-				return err
-			}
-		}
+	if err := m.introduce(g); err != nil {
+		return err
 	}
 	e, err := evaluator(m.settings.Evaluation)
 	if err != nil {
@@ -56,6 +52,19 @@ func (m *mover) promote() error {
 		return err
 	}
 	return m.keep(m.move.Promote(head))
+}
+
+// introduce gives a repository a committer where nobody has told git who this is.
+func (q *inquiry) introduce(g gitRepository) error {
+	if _, err := g.run(q.ctx, "var", "GIT_COMMITTER_IDENT"); err == nil {
+		return nil
+	}
+	for _, setting := range [][2]string{{"user.name", "stado"}, {"user.email", "stado@" + string(q.self)}} {
+		if _, err := g.run(q.ctx, "config", setting[0], setting[1]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // commit changes authority, epoch and generation, and nothing else.

@@ -44,7 +44,7 @@ repository; an agent on each host admits its commits and relays connections to t
 		group("agent", "Run and inspect this host's agent", newAgentRun(a), newAgentStatus(a), newAgentSuspend(a), newAgentResume(a), newAgentAcceptReset(a)),
 		group("resolver", "Ask this host's resolver", newResolverStatus(a), newResolverResolve(a), newResolverSnapshot(a)),
 		group("registry", "Read, change, stamp and examine registries", newRegistryShow(a), newRegistryLog(a), newRegistryStamp(a),
-			newRegistryExplain(a), newRegistryDoctor(a), newRegistryPull(a), newRegistryPush(a), newRegistryImport(a), newRegistryExport(a), newRegistryClaim(a),
+			newRegistryExplain(a), newRegistryDoctor(a), newRegistryPull(a), newRegistryPush(a), newRegistryImport(a), newRegistryExport(a), newRegistryClaim(a), newRegistryHeal(a),
 			group("bundle", "Carry a registry's history in a file", newBundleCreate(a), newBundleVerify(a))),
 		group("service", "List services and find their addresses", newServiceList(a), newServiceDeclare(a),
 			group("consumer", "Say who may call a service", newServiceConsumerAdd(a), newServiceConsumerRemove(a)),

@@ -110,7 +110,8 @@ func TestJoinRefused(t *testing.T) {
 		"a file made twice":                  {map[string]string{"more.cue": zone("y")}, map[string]string{"more.cue": zone("y") + "\n"}, "both histories have changed more.cue"},
 		"together no registry": {
 			map[string]string{"services/wiki.cue": strings.ReplaceAll(files["services/wiki.cue"], "a1", "a2")},
-			map[string]string{"hosts/a2.cue": ""}, "the result would be refused",
+			map[string]string{"hosts/a2.cue": ""},
+			"the result would be refused",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
