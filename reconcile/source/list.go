@@ -39,9 +39,11 @@ func (g *Git) list(ctx context.Context) (string, error) {
 	switch {
 	case g.ssh != nil:
 		return g.ssh.list(ctx, r)
-	case r.path() != "":
-		if tip, ok := localTip(r.path(), r.Branch); ok {
-			return tip, nil
+	case r.path() != "" || r.bundlePath() != "":
+		if r.path() != "" {
+			if tip, ok := localTip(r.path(), r.Branch); ok {
+				return tip, nil
+			}
 		}
 		request := fetchRequest{Remote: r, Deadlines: g.opts.Deadlines}
 		var reply fetchReply
