@@ -338,9 +338,9 @@ func verdictOf(err error) (fleet.Finding, bool) {
 	return fleet.Finding{}, false
 }
 
-// fetch fills the store; a store that is not there is first made beside its place.
+// fetch fills the store; a store that is not there, or is full, is first made beside its place.
 func (g *Git) fetch(ctx context.Context, tip string, held Anchor) (fetchReply, error) {
-	if g.missing() {
+	if g.missing() || g.packs > fullPacks {
 		tip, err := g.cloneTip(ctx, tip)
 		return fetchReply{Tip: tip}, err
 	}

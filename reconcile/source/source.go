@@ -87,8 +87,12 @@ const (
 	FaultFetch = "source:fetch" // before new objects are written into the store
 )
 
-// Packs past maxPacks make reading slow; a store with more is cloned anew when there is nothing else to do.
-const maxPacks = 50
+// Packs past maxPacks make reading slow; a store with more is cloned anew when there is nothing else to do. One with more than fullPacks,
+// where every poll has brought something, cannot wait: a child has descriptors for hardly more.
+const (
+	maxPacks  = 50
+	fullPacks = 2 * maxPacks
+)
 
 // maxOfferBytes bounds the documents of one offer, which the agent holds while none of them is adopted: two of the largest. The first
 // step always fits.

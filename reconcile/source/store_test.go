@@ -176,7 +176,7 @@ func TestOneFetcherPerStore(t *testing.T) {
 	poll(t, g, "")
 }
 
-func TestManyPacksAreReplacedWhenIdle(t *testing.T) {
+func TestManyPacksAreReplaced(t *testing.T) {
 	t.Parallel()
 	r := newRepo(t)
 	held := r.commit("1", registry(1))
@@ -196,8 +196,19 @@ func TestManyPacksAreReplacedWhenIdle(t *testing.T) {
 	if n := countPacks(g.opts.Store); n != 1 || g.packs != 1 {
 		t.Errorf("%d packs after the replacement, known %d", n, g.packs)
 	}
+
+	// With news at every poll it cannot wait for a quiet one.
+	before := r.git("rev-parse", "HEAD")
+	next := r.commit("n", generation(4))
+	g.packs = fullPacks + 1
+	if o := poll(t, g, before); strings.Join(commits(o), " ") != next {
+		t.Errorf("%+v", o)
+	}
+	if n := countPacks(g.opts.Store); n != 1 || g.packs != 1 {
+		t.Errorf("%d packs after the replacement of a full store, known %d", n, g.packs)
+	}
 	r.commit("last", generation(9))
-	if o := poll(t, g, held); len(o.Steps) != 3 {
+	if o := poll(t, g, held); len(o.Steps) != 4 {
 		t.Errorf("%d steps", len(o.Steps))
 	}
 }
