@@ -18,7 +18,7 @@ import (
 // is refused, neither then nor in the rounds after it, and all of them serve what lands.
 func TestCrowdOnOneSSHD(t *testing.T) {
 	t.Parallel()
-	agents, interval, rounds := 5, time.Second, 1
+	agents, interval, rounds := 3, 2*time.Second, 1
 	if os.Getenv("STADO_SOAK") != "" {
 		agents, interval, rounds = 50, 20*time.Second, 3
 	}

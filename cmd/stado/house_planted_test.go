@@ -35,6 +35,7 @@ skips 0
 
 // TestHousePlanted proves that every rule finds what it is for, and finds nothing else.
 func TestHousePlanted(t *testing.T) {
+	t.Parallel()
 	edge := func(imports, body string) map[string]string {
 		return map[string]string{"agent/edge/b.go": "package edge\n\n" + imports + "\n\n" + body + "\n"}
 	}

@@ -28,6 +28,7 @@ const (
 )
 
 func TestHouse(t *testing.T) {
+	t.Parallel()
 	for _, f := range inspectHouse(t, filepath.Join("..", "..")) {
 		t.Error(f)
 	}

@@ -162,23 +162,17 @@ func script(t *testing.T, steps []workflowStep, name string) string {
 	return ""
 }
 
-func buildTool(t *testing.T, pkg string) string {
+// tool builds a tool that the tools file pins.
+func tool(t testing.TB, pkg string) string {
 	t.Helper()
-	out := filepath.Join(t.TempDir(), "tool")
-	build := exec.Command("go", "build", "-modfile=.ci/tools.mod", "-o", out, pkg)
-	build.Dir = filepath.Join("..", "..")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if text, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("cannot build %s: %v\n%s", pkg, err, text)
-	}
-	return out
+	return sandboxtest.Build(t, pkg, "-modfile="+filepath.Join("..", "..", ".ci", "tools.mod"))
 }
 
 // What init writes for a forge is whole: plain cue and stado admit it, the linter of workflows has nothing to say, it is committed, and
 // the jobs have no more rights than they need.
 func TestInitForForges(t *testing.T) {
 	t.Parallel()
-	cue, actionlint := cueBinary(t), buildTool(t, "github.com/rhysd/actionlint/cmd/actionlint")
+	cue, actionlint := cueBinary(t), tool(t, "github.com/rhysd/actionlint/cmd/actionlint")
 	for name, args := range map[string][]string{
 		"github":                 {"--ci", "github"},
 		"github with everything": {"--ci", "github", "--binary", "https://dl.example.net/stado?v=1", "--owner", "@acme/platform"},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -27,13 +29,29 @@ import (
 // eventuallyBound is far above anything that the scripts wait for: they assert an order of events, not speeds.
 const eventuallyBound = 60 * time.Second
 
+// atOnce is how many tests of this package run at the same time for each processor. About half of their time they wait, for the clocks of
+// agents and for other programs.
+const atOnce = 2
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		if err := flag.Set("test.parallel", strconv.Itoa(atOnce*runtime.GOMAXPROCS(0))); err != nil {
+			panic(err)
+		}
+	}
+	os.Exit(m.Run())
+}
+
 // TestScripts runs every session in testdata/script with the built binary, a real git and a real cue.
 func TestScripts(t *testing.T) {
-	stado := filepath.Join(t.TempDir(), "stado")
-	if err := os.Symlink(sandboxtest.Binary(t), stado); err != nil {
+	t.Parallel()
+	bin := t.TempDir()
+	if err := errors.Join(os.Symlink(sandboxtest.Binary(t), filepath.Join(bin, "stado")), os.Symlink(cueBinary(t), filepath.Join(bin, "cue"))); err != nil {
 		t.Fatal(err)
 	}
-	cue := cueBinary(t)
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "script"),
 		RequireExplicitExec: true,
@@ -44,7 +62,7 @@ func TestScripts(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			path := strings.Join([]string{filepath.Dir(stado), filepath.Dir(cue), os.Getenv("PATH")}, string(os.PathListSeparator))
+			path := strings.Join([]string{bin, os.Getenv("PATH")}, string(os.PathListSeparator))
 			e.Vars = append(e.Vars,
 				"PATH="+path, "HOME="+e.WorkDir, "STADO_HOME="+filepath.Join(e.WorkDir, "state"), "ROOT="+root,
 				"CUE_CACHE_DIR="+filepath.Join(e.WorkDir, ".cue"), "CUE_REGISTRY=none",
@@ -68,17 +86,10 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// cueBinary builds the plain cue command that the tools file pins: what a person would have installed.
+// cueBinary is the plain cue command that the tools file pins: what a person would have installed.
 func cueBinary(t testing.TB) string {
 	t.Helper()
-	out := filepath.Join(t.TempDir(), "cue")
-	build := exec.Command("go", "build", "-modfile=.ci/tools.mod", "-o", out, "cuelang.org/go/cmd/cue")
-	build.Dir = filepath.Join("..", "..")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if text, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("cannot build cue: %v\n%s", err, text)
-	}
-	return out
+	return tool(t, "cuelang.org/go/cmd/cue")
 }
 
 // eventually COMMAND... runs a command again and again until it exits 0; ! eventually until it fails. Its last output becomes a file
@@ -89,8 +100,7 @@ func scriptEventually(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), eventuallyBound)
 	defer cancel()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
+	pause := 100 * time.Millisecond
 	for {
 		var out bytes.Buffer
 		ok := tryCommand(ctx, ts, args, &out)
@@ -101,7 +111,8 @@ func scriptEventually(ts *testscript.TestScript, neg bool, args []string) {
 		select {
 		case <-ctx.Done():
 			ts.Fatalf("%q did not come to pass within %s; its last output:\n%s", strings.Join(args, " "), eventuallyBound, out.String())
-		case <-tick.C:
+		case <-time.After(pause):
+			pause = min(2*pause, 500*time.Millisecond) // starting a program takes the time that others wait for
 		}
 	}
 }

@@ -79,7 +79,7 @@ func (w *wards) race(movers ...string) map[string]string {
 // move again brings the others to its registry.
 func TestTwoMovers(t *testing.T) {
 	t.Parallel()
-	rounds := 3
+	rounds := 10
 	if os.Getenv("STADO_SOAK") != "" {
 		rounds = 50
 	}

@@ -25,16 +25,16 @@ func Binary(t testing.TB) string {
 	return Build(t, "stado.internal/stado/cmd/stado")
 }
 
-// Build is the path of a main package, built once per test process without cgo and without the race detector. The path is valid until
-// the test process ends and needs no cleaning up.
-func Build(t testing.TB, pkg string) string {
+// Build is the path of a main package, built once per test process without cgo and without the race detector; flags go to the go command,
+// and are the same for a package whenever it is asked for. The path is valid until the test process ends and needs no cleaning up.
+func Build(t testing.TB, pkg string, flags ...string) string {
 	t.Helper()
 	builds.Lock()
 	defer builds.Unlock()
 	if path, ok := builds.path[pkg]; ok {
 		return path
 	}
-	path, err := build(pkg)
+	path, err := build(pkg, flags)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,14 +47,14 @@ func Build(t testing.TB, pkg string) string {
 
 // build links pkg and unlinks the file at once: what stays is this process's descriptor, so that nothing is left behind even when the
 // test process is killed.
-func build(pkg string) (string, error) {
+func build(pkg string, flags []string) (string, error) {
 	dir, err := os.MkdirTemp("", "stado-build-")
 	if err != nil {
 		return "", err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	file := filepath.Join(dir, "program")
-	cmd := exec.Command("go", "build", "-buildvcs=false", "-o", file, pkg)
+	cmd := exec.Command("go", append(append([]string{"build", "-buildvcs=false", "-o", file}, flags...), pkg)...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("cannot build %s: %w\n%s", pkg, err, out)
