@@ -16,7 +16,7 @@ const (
 	GenerationStamped  GenerationMode = "stamped"
 )
 
-// Quorum says which hosts grant a move of the authority. The empty one is [QuorumNone].
+// Quorum says which hosts grant a move of the authority, and with [QuorumMajority] each change by a host that is it. The empty one is [QuorumNone].
 type Quorum string
 
 // The quorums: the hosts that answer, or more than half of all registered ones.

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -149,7 +150,7 @@ func (c call) answer(said []byte, exit remote.Exit, err error) (authority.Answer
 	return a, err
 }
 
-// giveBack releases a claim here and on every other host, once. A host that cannot be reached keeps it.
+// giveBack releases a claim here and on every other host that may have promised it, once. A host that cannot be reached keeps it.
 func (m *mover) giveBack(c authority.Claim) error {
 	if err := m.release(c); err != nil {
 		return err
@@ -158,7 +159,11 @@ func (m *mover) giveBack(c authority.Claim) error {
 	if err != nil {
 		return err
 	}
-	return everywhere(m.others(), func(host fleet.HostName) error {
+	may := slices.DeleteFunc(m.others(), func(host fleet.HostName) bool {
+		a := m.replies[host].Answer
+		return a != nil && !a.Granted && a.Generation == c.Generation && a.Nonce == c.Nonce
+	})
+	return everywhere(may, func(host fleet.HostName) error {
 		_, err := m.answerOf(m.registry(), call{host: host, args: []string{"registry", "claim", "-", "--release"}, stdin: data})
 		return err
 	}, func(host fleet.HostName, err error) error {

@@ -39,8 +39,13 @@ on HOST first. HOST must have an endpoint of each service.` + changeHelp + `
 
 With --authority, run on HOST while the declared authority does not answer, HOST becomes the registry authority: every host is asked to
 keep the next generation for it, this host's copy of the registry is promoted by a commit that names HOST, and the result becomes its copy
-and its authority.git and is handed to every other host but the old authority. What is interrupted goes on when it is run again; --abandon
-gives a move up that has written nothing. Exit status 1 is also that of a role that was taken only partly: the receipt names what is missing.`,
+and its authority.git and is handed to every other host but the old authority.
+
+With --authority, run on the authority itself, it gives the role to HOST: HOST makes its authority.git, takes the commit that names it, and then
+the authority's own branch has it, where every other host reads it.
+
+What is interrupted goes on when it is run again, or by itself when the agent starts; --abandon gives a move up that has written nothing. Exit
+status 1 is also that of a role that was taken only partly: the receipt names what is missing.`,
 		Example: "  stado placement move shop --to-host carme --dry-run\n  stado placement move shop orders-db --to-host carme --push --json\n" +
 			"  stado placement move --authority --to-host carme --json",
 		Args: func(c *cobra.Command, args []string) error {
