@@ -8,11 +8,20 @@ import (
 	"stado.internal/stado/schema"
 )
 
-// CleanAfter reports whether [Check] has nothing to say of next. It holds only where Check has nothing to say of previous, and where the
-// two differ in the named hosts and the generation alone. It may only accept: when in doubt the answer is false, and Check has to be asked.
-func CleanAfter(previous, next *fleet.Registry, hosts []fleet.HostName) bool {
+// After judges registries that follow on one which [Check] has nothing to say of. It is a value, safe for concurrent use; the zero one
+// accepts nothing.
+type After struct{ known bool }
+
+// NewAfter reads the table of retired fields.
+func NewAfter() After {
 	table, err := Retired()
-	if err != nil || slices.ContainsFunc(table, func(f RetiredField) bool { return f.Deprecated }) {
+	return After{err == nil && !slices.ContainsFunc(table, func(f RetiredField) bool { return f.Deprecated })}
+}
+
+// Clean reports whether [Check] has nothing to say of next. It holds only where Check has nothing to say of previous, and where the
+// two differ in the named hosts and the generation alone. It may only accept: when in doubt the answer is false, and Check has to be asked.
+func (a After) Clean(previous, next *fleet.Registry, hosts []fleet.HostName) bool {
+	if !a.known {
 		return false
 	}
 	k := checker{registry: next, at: func(string) schema.Position { return schema.Position{} }}

@@ -11,8 +11,8 @@ import (
 	"stado.internal/stado/schema"
 )
 
-// TestCleanAfterMeansClean changes hosts of registries: what CleanAfter accepts, Check has nothing to say of.
-func TestCleanAfterMeansClean(t *testing.T) {
+// TestAfterMeansClean changes hosts of registries: what After accepts, Check has nothing to say of.
+func TestAfterMeansClean(t *testing.T) {
 	clean, dirty := 0, 0
 	said := func(r *fleet.Registry) int { return len(Check(schema.Compiled{Registry: r, Document: []byte("{}")})) }
 	rapid.Check(t, func(t *rapid.T) {
@@ -45,7 +45,7 @@ func TestCleanAfterMeansClean(t *testing.T) {
 		if before > 0 {
 			return
 		}
-		if !CleanAfter(previous, &next, []fleet.HostName{name}) {
+		if !NewAfter().Clean(previous, &next, []fleet.HostName{name}) {
 			dirty++
 			return
 		}

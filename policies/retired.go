@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"cuelang.org/go/cue"
 	"cuelang.org/go/cue/cuecontext"
@@ -33,11 +32,8 @@ type RetiredField struct {
 // Unknown is the sentence with which an import refuses the field: an importer knows no such field.
 func (f RetiredField) Unknown() string { return fmt.Sprintf("unknown field `%s`", f.Field) }
 
-// Retired is the table of retired fields, retired.cue, which is read once: it must not be changed. An error means that the table in this
-// binary is broken.
-func Retired() ([]RetiredField, error) { return retired() }
-
-var retired = sync.OnceValues(func() ([]RetiredField, error) { return retiredFrom(retiredTable) })
+// Retired is the table of retired fields, retired.cue. An error means that the table in this binary is broken.
+func Retired() ([]RetiredField, error) { return retiredFrom(retiredTable) }
 
 func retiredFrom(table []byte) ([]RetiredField, error) {
 	v := cuecontext.New().CompileBytes(table, cue.Filename("policies/retired.cue")).LookupPath(cue.ParsePath("retired"))

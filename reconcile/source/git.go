@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"stado.internal/stado/fleet"
+	"stado.internal/stado/policies"
 	"stado.internal/stado/reconcile/sandbox"
 )
 
@@ -293,7 +294,7 @@ func (g *Git) step(ctx context.Context, commit string) (_ verdict, lasting bool,
 		if s.Registry, err = fleet.Decode(s.Document); err == nil {
 			if parts, ok := fleet.TakeApart(s.Document, s.Registry); ok {
 				s.Parts = parts
-				g.base = &base{step: s, bytes: reply.Bytes}
+				g.base = &base{step: s, bytes: reply.Bytes, clean: policies.NewAfter()}
 			}
 		}
 	}

@@ -106,6 +106,7 @@ func diffTrees(st *filesystem.Storage, a, b plumbing.Hash, dir string, files *[]
 type base struct {
 	step  Step  // with its Parts
 	bytes int64 // of its files
+	clean policies.After
 }
 
 // after is the verdict on a commit from that on the commit before it and what has changed; false when that cannot be told for certain.
@@ -129,14 +130,14 @@ func (b *base) after(commit string, n *nextReply) (*base, bool) {
 		return nil, false
 	}
 	document, registry := parts.Document(), parts.Registry()
-	if !policies.CleanAfter(b.step.Registry, registry, slices.Collect(maps.Keys(hosts))) {
+	if !b.clean.Clean(b.step.Registry, registry, slices.Collect(maps.Keys(hosts))) {
 		return nil, false
 	}
 	s := stepOf(commit, &n.About)
 	s.Document, s.Digest, s.Generation = document, schema.Digest(document), registry.Directory.Generation
 	s.Registry, s.Parts = registry, parts
 	s.Positions = positions
-	return &base{step: s, bytes: b.bytes + n.Grown}, true
+	return &base{step: s, bytes: b.bytes + n.Grown, clean: b.clean}, true
 }
 
 // moved takes over where a changed file gives what it gave before, of the places that a step tells. False when another file's place could
