@@ -33,26 +33,25 @@ const (
 	maxPacket  = 65520
 )
 
-// list asks the remote for its branch's tip.
+// list asks the remote for its branch's tip. A bundle is read by the child, which reads the rest of it too.
 func (g *Git) list(ctx context.Context) (string, error) {
 	r := g.opts.Remote
 	switch {
 	case g.ssh != nil:
 		return g.ssh.list(ctx, r)
-	case r.path() != "" || r.bundlePath() != "":
-		if r.path() != "" {
-			if tip, ok := localTip(r.path(), r.Branch); ok {
-				return tip, nil
-			}
+	case strings.HasPrefix(r.URL, "http"):
+		t := newTracker(r.URL, func(sandbox.Progress) {})
+		tip, err := g.http.list(ctx, r, g.opts.Deadlines, t)
+		return tip, asError(err, r.URL, sandbox.Progress{Phase: t.phase()})
+	case r.path() != "":
+		if tip, ok := localTip(r.path(), r.Branch); ok {
+			return tip, nil
 		}
-		request := fetchRequest{Remote: r, Deadlines: g.opts.Deadlines}
-		var reply fetchReply
-		err := g.run(ctx, taskList, request, &reply, g.opts.Deadlines.listing()+childSlack)
-		return reply.Tip, err
 	}
-	t := newTracker(r.URL, func(sandbox.Progress) {})
-	tip, err := g.http.list(ctx, r, g.opts.Deadlines, t)
-	return tip, asError(err, r.URL, sandbox.Progress{Phase: t.phase()})
+	request := fetchRequest{Remote: r, Deadlines: g.opts.Deadlines}
+	var reply fetchReply
+	err := g.run(ctx, taskList, request, &reply, g.opts.Deadlines.listing()+childSlack)
+	return reply.Tip, err
 }
 
 // httpLister keeps the connection to an http remote.
