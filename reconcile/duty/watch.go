@@ -30,6 +30,8 @@ const (
 	leastPatience = 10 * time.Second
 	// maxFirst is how long the first read waits for the first round, if half a refresh interval is not less.
 	maxFirst = 3 * time.Second
+	// leastPause is the least time from the start of one round to that of the next: a round starts a program on every host.
+	leastPause = 5 * time.Second
 	// historyPatience is the time to read what one host holds.
 	historyPatience = 2 * time.Minute
 	// maxAsked bounds how many hosts are asked at once.
@@ -112,9 +114,15 @@ func (w *Watch) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case held := <-w.asks:
+			rest := time.NewTimer(leastPause)
 			w.round(ctx, held)
 			if first {
 				close(w.first)
+			}
+			select {
+			case <-ctx.Done():
+				rest.Stop()
+			case <-rest.C:
 			}
 		}
 	}

@@ -62,11 +62,13 @@ func (s *src) String() string { return s.name }
 type others struct {
 	mu    sync.Mutex
 	heads map[fleet.HostName]authority.Head
+	asked int
 	reads []fleet.HostName
 }
 
 func (o *others) Held(ctx context.Context, _ *fleet.Registry, host fleet.HostName) (authority.Answer, error) {
 	o.mu.Lock()
+	o.asked++
 	h, ok := o.heads[host]
 	o.mu.Unlock()
 	if !ok {
@@ -196,8 +198,28 @@ func bubble(t *testing.T, f func(t *testing.T, b *bench)) {
 
 var mine = registry(7, 2, "atlas")
 
-// pass lets a round with silent hosts come to its end.
-func pass() { time.Sleep(10 * time.Second) }
+// silence is how long a round with silent hosts takes.
+const silence = 10 * time.Second
+
+func pass(d time.Duration) { time.Sleep(d) }
+
+// However often this host is read, a round starts five seconds after the one before.
+func TestRounds(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bench) {
+		b.own.offer.Tip = "own"
+		for round := 1; round <= 4; round++ {
+			for range 10 {
+				b.reads(mine, "own")
+				pass(490 * time.Millisecond)
+			}
+			if want := 2 * round; b.others.asked != want {
+				t.Errorf("%d questions in %d rounds of two", b.others.asked, round)
+			}
+			pass(100 * time.Millisecond)
+			synctest.Wait()
+		}
+	})
+}
 
 func TestServe(t *testing.T) {
 	bubble(t, func(t *testing.T, b *bench) {
@@ -229,7 +251,7 @@ func TestSilent(t *testing.T) {
 				t.Errorf("read %d: %+v, %v after %s", i, offer, err, took)
 			}
 		}
-		pass() // the end of the first round
+		pass(silence) // the end of the first round
 		synctest.Wait()
 		begun = time.Now()
 		if _, err := guarded.Poll(t.Context(), source.Anchor{Commit: mine.Commit}); err != nil || time.Since(begun) > 0 {
@@ -320,11 +342,11 @@ func TestForked(t *testing.T) {
 				b.stop()
 				b.start()
 				b.reads(mine, "own")
-				pass()
+				pass(silence)
 				b.reads(mine, "own")
 				b.stands(c.duty, c.says)
 				b.others.say("boreas", mine) // people have put it back
-				pass()
+				pass(silence)
 				b.reads(mine, "own")
 				b.reads(mine, "own")
 				b.stands(authority.DutyServe, "")
