@@ -81,12 +81,7 @@ usermod --shell /usr/sbin/nologin --lock relay
 func TestHostWhole(t *testing.T) {
 	t.Parallel()
 	spaces := []string{"--mount", "--pid", "--net", "--fork", "--kill-child", "--mount-proc"}
-	if out, err := exec.Command("unshare", append(spaces, "true")...).CombinedOutput(); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatalf("no namespaces: %v\n%s", err, out)
-		}
-		t.Skipf("needs the privilege to make namespaces: %v", err)
-	}
+	namespaces(t, append(spaces, "true")...)
 	dir := t.TempDir()
 	binary, fleet := filepath.Join(dir, "stado"), filepath.Join(dir, "fleet")
 	program, err := os.ReadFile(sandboxtest.Binary(t)) // whose name means nothing in the namespaces

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -26,7 +25,9 @@ registry: service_directory: services: %s: {
 }
 `, service)
 	w.land()
-	w.fleet.git("push", "--quiet", to.own(), "HEAD:main")
+	if _, err := to.place.push(w.fleet.repo, to.own()); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // astray pushes changes to an authority that nobody else grants: its hook, which would ask for a majority, is out of the way.
@@ -88,18 +89,18 @@ func (h *ward) heal(args ...string) healReceipt {
 // refusedPush is what git says when a push is refused.
 func (w *wards) refusedPush(to *ward) string {
 	w.t.Helper()
-	out, err := exec.Command("git", "-C", w.fleet.repo, "push", "--quiet", to.own(), "HEAD:main").CombinedOutput()
+	out, err := to.place.push(w.fleet.repo, to.own())
 	if err == nil {
 		w.t.Errorf("the repository of %s took the push", to.host)
 	}
-	return string(out)
+	return out
 }
 
 // The authority goes on by itself while another host takes its role. When it returns every host refuses its registry and it steps down by
 // itself; the two histories are joined, and every host, the old authority too, ends at what was joined.
 func TestAuthorityReturns(t *testing.T) {
 	t.Parallel()
-	w := newWards(t, "majority", "atlas", "boreas", "carme", "dione")
+	w := newWardsAt(t, apart(t, 4), 1, "majority", "atlas", "boreas", "carme", "dione")
 	agents := w.start(w.names...)
 	atlas, boreas := w.host["atlas"], w.host["boreas"]
 	heads := w.heads(nil)

@@ -19,8 +19,8 @@ import (
 	"stado.internal/stado/reconcile/store"
 )
 
-// wards are several hosts on this machine: each has a state directory, and a real sshd by which the others reach it. The first one is
-// the authority.
+// wards are several hosts: each has a place, a state directory, and a real sshd by which the others reach it. The first one is the
+// authority.
 type wards struct {
 	t       *testing.T
 	dir     string
@@ -32,7 +32,8 @@ type wards struct {
 
 type ward struct {
 	*lab
-	sshd *remotetest.Daemon
+	place place
+	sshd  *remotetest.Daemon
 }
 
 // newWards makes hosts and their first registry, generation 1, which no host holds yet.
@@ -43,6 +44,12 @@ func newWards(t *testing.T, quorum string, names ...string) *wards {
 
 // newWardsEvery has them read the registry at another interval, in seconds.
 func newWardsEvery(t *testing.T, refresh int, quorum string, names ...string) *wards {
+	t.Helper()
+	return newWardsAt(t, loopback(len(names)), refresh, quorum, names...)
+}
+
+// newWardsAt has them at other places.
+func newWardsAt(t *testing.T, places []place, refresh int, quorum string, names ...string) *wards {
 	t.Helper()
 	dir := t.TempDir()
 	w := &wards{t: t, dir: dir, refresh: refresh, names: names, host: map[string]*ward{}}
@@ -55,8 +62,10 @@ func newWardsEvery(t *testing.T, refresh int, quorum string, names ...string) *w
 	var known strings.Builder
 	for i, name := range names {
 		home := filepath.Join(dir, name)
-		h := &ward{&lab{t: t, binary: binary, home: home, host: name, read: []string{}}, remotetest.SSHD(t, remotetest.Config{
-			Address: fmt.Sprintf("127.0.0.%d", 11+i), UserAuthority: &users, Env: []string{"STADO_HOME=" + home, "PATH=" + bin + ":/usr/bin:/bin"},
+		started := places[i].program(t, binary, filepath.Join(dir, name+".sh"))
+		h := &ward{&lab{t: t, binary: started, home: home, host: name, read: []string{}}, places[i], remotetest.SSHD(t, remotetest.Config{
+			Address: places[i].address, Within: places[i].within, UserAuthority: &users,
+			Env: []string{"STADO_HOME=" + home, "PATH=" + bin + ":/usr/bin:/bin"},
 		})}
 		w.host[name] = h
 		keys, err := os.ReadFile(h.sshd.KnownHosts)
@@ -173,7 +182,7 @@ func (h *ward) view() store.View {
 // changing parts of receipts and sentences.
 var (
 	commitForm  = regexp.MustCompile(`\b[0-9a-f]{40}\b`)
-	addressForm = regexp.MustCompile(`127\.0\.0\.\d+:\d+`)
+	addressForm = regexp.MustCompile(`(127\.0|10\.77)\.0\.\d+:\d+`)
 	userForm    = regexp.MustCompile(`ssh://[^@ ]+@`)
 )
 

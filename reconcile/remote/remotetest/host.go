@@ -23,7 +23,9 @@ type Config struct {
 	HostPrincipal string
 	// UserAuthority, when set, vouches for users. The user's own key is then not enough.
 	UserAuthority *Key
-	Address       string // of the loopback network, where a real server listens; empty: 127.0.0.1
+	Address       string // where a real server listens; empty: 127.0.0.1
+	// Within is the command, with its arguments, that starts a real server in a network of its own, where every port is free; none: this network.
+	Within []string
 	// MaxStartups is how many connections a real server has before their authentication, as its configuration says it; empty: 100.
 	MaxStartups string
 	// Env, NAME=value each, is what a session of a real server has in its environment beside the usual.

@@ -9,6 +9,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,12 +19,16 @@ import (
 	"golang.org/x/crypto/ssh/agent"
 )
 
-// Daemon is a real OpenSSH server, run as the current user on a port of the loopback interface.
+// Daemon is a real OpenSSH server, run as the current user on a port of the loopback interface, or in a network of its own.
 type Daemon struct {
 	*Host
 	cmd    *exec.Cmd
+	argv   []string
 	config string // its file
 }
+
+// ownPort is the port of a server in a network of its own.
+const ownPort = 2022
 
 // InstalledStartups is the MaxStartups of an OpenSSH server whose configuration says nothing: of connections beyond ten that have not
 // authenticated yet it turns three in ten away, and more the more there are.
@@ -46,8 +51,13 @@ func SSHD(t testing.TB, c Config) *Daemon {
 	}
 	address := cmp.Or(c.Address, "127.0.0.1")
 	for range 5 { // a free port may be gone before the server has it
-		d := &Daemon{Host: newHost(t, c, me.Username, address, freePort(t, address))}
+		port := ownPort
+		if len(c.Within) == 0 {
+			port = freePort(t, address)
+		}
+		d := &Daemon{Host: newHost(t, c, me.Username, address, port)}
 		d.config = d.configure(t, c)
+		d.argv = append(slices.Clone(c.Within), program, "-D", "-e", "-f", d.config)
 		said, ok := d.start(t)
 		if ok {
 			return d
@@ -99,7 +109,7 @@ func (d *Daemon) configure(t testing.TB, c Config) string {
 // start waits until the server listens, or has ended and said why.
 func (d *Daemon) start(t testing.TB) (said string, ok bool) {
 	t.Helper()
-	cmd := exec.Command(program, "-D", "-e", "-f", d.config)
+	cmd := exec.Command(d.argv[0], d.argv[1:]...)
 	d.cmd = cmd
 	stderr, err := cmd.StderrPipe()
 	if err == nil {
