@@ -25,15 +25,9 @@ type rebootReceipt struct {
 	Says    string               `json:"says,omitempty"`
 }
 
-type rebootFlags struct {
-	channelFlags
-	root           string
-	noWait, asJSON bool
-	timeout        time.Duration
-}
-
 func newHostReboot(a *app) *cobra.Command {
-	var f rebootFlags
+	var f agentFlags
+	var noWait bool
 	c := &cobra.Command{
 		Use:   "reboot HOST",
 		Short: "Start a host anew and wait until its agent serves again",
@@ -45,28 +39,24 @@ Exit status: 0 it is back, 1 its agent does not serve, or refused, 2 usage, 69 t
 		Example: "  stado host reboot a1 --dry-run\n  stado host reboot --registry fleet a1 --login root --timeout 15m --json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.reboot(c.Context(), f, fleet.HostName(args[0]))
+			return a.reboot(c.Context(), f, fleet.HostName(args[0]), noWait)
 		},
 	}
-	f.flags(c)
-	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "look at the host, print what would be done and change nothing")
-	c.Flags().BoolVar(&f.asJSON, "json", false, "print the receipt as JSON")
-	c.Flags().StringVar(&f.root, "root", "/", "directory of the host below which the agent was put")
-	c.Flags().BoolVar(&f.noWait, "no-wait", false, "do not wait for the host to come back")
-	c.Flags().DurationVar(&f.timeout, "timeout", 10*time.Minute, "end after this time")
+	f.flags(c, 10*time.Minute)
+	c.Flags().BoolVar(&noWait, "no-wait", false, "do not wait for the host to come back")
 	return c
 }
 
-func (a *app) reboot(ctx context.Context, f rebootFlags, name fleet.HostName) error {
+func (a *app) reboot(ctx context.Context, f agentFlags, name fleet.HostName, noWait bool) error {
 	t, err := a.target(ctx, f.channelFlags, name)
 	if err != nil {
 		return err
 	}
-	w := bootstrap.Wanted{Host: string(name), Root: f.root}
-	switch err := w.CheckRoot(); {
-	case err != nil:
-		return misused(err)
-	case t.Local:
+	w, err := f.place(name)
+	if err != nil {
+		return err
+	}
+	if t.Local {
 		return refused(fmt.Errorf("host %s is this machine, and whoever waits here goes down with it (run: systemctl reboot)", name))
 	}
 	ctx, cancel := within(ctx, f.timeout, "the reboot of host "+string(name))
@@ -91,7 +81,7 @@ func (a *app) reboot(ctx context.Context, f rebootFlags, name fleet.HostName) er
 	if _, _, err := ask(ctx, t, step.Words, nil); err != nil {
 		return channelExit(fmt.Errorf("host %s: %s: %w", name, step.Detail, err))
 	}
-	if answer.Status = "ordered"; f.noWait {
+	if answer.Status = "ordered"; noWait {
 		return a.rebooted(answer, f.asJSON, nil)
 	}
 	if !f.asJSON {

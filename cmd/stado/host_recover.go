@@ -25,15 +25,34 @@ type recoverReceipt struct {
 	Agent  json.RawMessage      `json:"agent"` // the answer of `stado agent status --json` there; null when there is none
 }
 
-type recoverFlags struct {
+// agentFlags are those of the verbs that work on the agent of a host, or wait for it.
+type agentFlags struct {
 	channelFlags
-	root         string
-	anew, asJSON bool
-	timeout      time.Duration
+	root    string
+	asJSON  bool
+	timeout time.Duration
+}
+
+func (f *agentFlags) flags(c *cobra.Command, timeout time.Duration) {
+	f.channelFlags.flags(c)
+	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "look at the host, print what would be done and change nothing")
+	c.Flags().BoolVar(&f.asJSON, "json", false, "print the receipt as JSON")
+	c.Flags().StringVar(&f.root, "root", "/", "directory of the host below which the agent was put")
+	c.Flags().DurationVar(&f.timeout, "timeout", timeout, "end after this time")
+}
+
+// place is where the agent of a host was put.
+func (f agentFlags) place(host fleet.HostName) (bootstrap.Wanted, error) {
+	w := bootstrap.Wanted{Host: string(host), Root: f.root}
+	if err := w.CheckRoot(); err != nil {
+		return w, misused(err)
+	}
+	return w, nil
 }
 
 func newHostRecover(a *app) *cobra.Command {
-	var f recoverFlags
+	var f agentFlags
+	var anew bool
 	c := &cobra.Command{
 		Use:   "recover HOST",
 		Short: "Bring the agent of a host back",
@@ -45,26 +64,22 @@ Exit status: 0 the agent serves, 1 it does not, or refused, 2 usage, 69 the host
 		Example: "  stado host recover a1\n  stado host recover --registry fleet a1 --login root --restart --json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.recover(c.Context(), f, fleet.HostName(args[0]))
+			return a.recover(c.Context(), f, fleet.HostName(args[0]), anew)
 		},
 	}
-	f.flags(c)
-	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "look at the host, print what would be done and change nothing")
-	c.Flags().BoolVar(&f.asJSON, "json", false, "print the receipt as JSON")
-	c.Flags().StringVar(&f.root, "root", "/", "directory of the host below which the agent was put")
-	c.Flags().BoolVar(&f.anew, "restart", false, "start the agent anew also when it answers")
-	c.Flags().DurationVar(&f.timeout, "timeout", 2*time.Minute, "end after this time")
+	f.flags(c, 2*time.Minute)
+	c.Flags().BoolVar(&anew, "restart", false, "start the agent anew also when it answers")
 	return c
 }
 
-func (a *app) recover(ctx context.Context, f recoverFlags, name fleet.HostName) error {
+func (a *app) recover(ctx context.Context, f agentFlags, name fleet.HostName, anew bool) error {
 	t, err := a.target(ctx, f.channelFlags, name)
 	if err != nil {
 		return err
 	}
-	w := bootstrap.Wanted{Host: string(name), Root: f.root}
-	if err := w.CheckRoot(); err != nil {
-		return misused(err)
+	w, err := f.place(name)
+	if err != nil {
+		return err
 	}
 	ctx, cancel := within(ctx, f.timeout, "the recovery of host "+string(name))
 	defer cancel()
@@ -74,7 +89,7 @@ func (a *app) recover(ctx context.Context, f recoverFlags, name fleet.HostName) 
 	}
 	state, found := facts.State()
 	answer := recoverReceipt{Host: name, Status: "unchanged", Path: path, Found: found, Steps: []bootstrap.Step{}}
-	step, err := w.Recover(facts, f.anew)
+	step, err := w.Recover(facts, anew)
 	if err != nil {
 		return refused(err)
 	}
