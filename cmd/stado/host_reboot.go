@@ -95,7 +95,7 @@ func (a *app) reboot(ctx context.Context, f agentFlags, name fleet.HostName, noW
 	switch {
 	case state == bootstrap.AgentServes:
 	case facts.Enabled:
-		facts, err = untilServing(ctx, t, w)
+		facts, err = untilServing(ctx, t, w, facts)
 	case before != bootstrap.AgentStopped:
 		err = refused(fmt.Errorf("host %s is back, and nothing there starts its agent with it (run: stado host recover %s)", name, name))
 	}

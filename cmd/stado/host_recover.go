@@ -109,7 +109,7 @@ func (a *app) recover(ctx context.Context, f agentFlags, name fleet.HostName, an
 		}
 	}
 	if answer.Status != statusPlanned && (step != nil || state != bootstrap.AgentServes) {
-		if facts, err = untilServing(ctx, t, w); err != nil {
+		if facts, err = untilServing(ctx, t, w, facts); err != nil {
 			answer.Status = "failed"
 		}
 	}
@@ -153,14 +153,15 @@ func lookAtAgent(ctx context.Context, t target, w bootstrap.Wanted) (bootstrap.F
 }
 
 // lookAgain is the time between two looks at a host that something is expected of.
-const lookAgain = time.Second
+const lookAgain = 2 * time.Second
 
-// untilServing waits for the listeners of a host's agent, as long as the context lets it. The facts are the last that were seen.
-func untilServing(ctx context.Context, t target, w bootstrap.Wanted) (facts bootstrap.Facts, err error) {
+// untilServing waits for the listeners of a host's agent, as long as the context lets it. The facts, which it is given too, are the last that
+// were seen.
+func untilServing(ctx context.Context, t target, w bootstrap.Wanted, facts bootstrap.Facts) (bootstrap.Facts, error) {
 	for {
 		seen, _, err := lookAtAgent(ctx, t, w)
 		switch {
-		case ctx.Err() != nil && facts.Login != "":
+		case errors.Is(ctx.Err(), context.DeadlineExceeded):
 			return facts, refused(errors.New(sayNotServing(t.name, facts)))
 		case err != nil:
 			return facts, channelExit(err)
