@@ -228,7 +228,8 @@ func expectBroken(t *testing.T, c net.Conn) {
 
 // A service that answers an upload early and closes must not lose its answer to the bytes that nobody reads any more.
 func TestEarlyAnswerToAnUpload(t *testing.T) {
-	const answer = 100_000
+	// No more than a window that nobody has enlarged yet: what the service's kernel still has when the service closes, it throws away itself.
+	const answer = 48_000
 	for _, endpoint := range []string{"tcp", "unix"} {
 		t.Run(endpoint, func(t *testing.T) {
 			for range 10 {
