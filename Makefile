@@ -39,7 +39,7 @@ soak: packages ## run what needs repetition: everything once under the race dete
 	files=$$(grep -rl --include='*_test.go' STADO_SOAK .); \
 	tests=$$(sed -nE 's/^func (Test[A-Za-z0-9_]*)\(.*/\1/p' $$files | paste -sd '|'); \
 	STADO_SOAK=1 CGO_ENABLED=0 $(GO) test -p 1 -count=1 -timeout 25m -run "^($$tests)$$" $$(dirname $$files | sort -u)
-	.ci/fuzz 20s
+	.ci/fuzz 15s
 
 .PHONY: bench
 bench: ## run the benchmarks, also beside cue vet, and the tests named …Allocates… or …Gate… that hold their counts

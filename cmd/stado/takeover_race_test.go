@@ -83,7 +83,7 @@ func TestTwoMovers(t *testing.T) {
 	t.Parallel()
 	rounds, whole := 10, 2
 	if os.Getenv("STADO_SOAK") != "" {
-		rounds, whole = 50, 15
+		rounds, whole = 50, 10
 	}
 	w := newWardsEvery(t, 2, "majority", "atlas", "boreas", "carme", "dione") // what movers that meet draw from is long beside a try
 	asked := w.names[1:]
