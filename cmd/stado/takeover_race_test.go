@@ -85,7 +85,7 @@ func TestTwoMovers(t *testing.T) {
 	if os.Getenv("STADO_SOAK") != "" {
 		rounds, whole = 50, 10
 	}
-	w := newWardsEvery(t, 2, "majority", "atlas", "boreas", "carme", "dione") // what movers that meet draw from is long beside a try
+	w := newWards(t, "majority", "atlas", "boreas", "carme", "dione")
 	asked := w.names[1:]
 	w.hold(asked...)
 	w.host["atlas"].sshd.Kill()
