@@ -81,9 +81,22 @@ func TestHookKeepsPromises(t *testing.T) {
 		t.Errorf("another document of a claimed generation, taken %t:\n%s", taken, said)
 	}
 
+	w.land()
+	settings := filepath.Join(atlas.home, "agent.cue")
+	if err := os.Rename(settings, settings+".off"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(settings, []byte("host: ["), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if said, taken := w.push(atlas.own()); taken || !strings.Contains(said, "wants each change promised by a majority, and this host's own promises cannot be asked about: cannot use agent.cue: "+settings) {
+		t.Errorf("where nothing can be asked, taken %t:\n%s", taken, said)
+	}
+	if err := os.Rename(settings+".off", settings); err != nil {
+		t.Fatal(err)
+	}
 	w.host["boreas"].sshd.Kill()
 	w.host["carme"].sshd.Kill()
-	w.land()
 	if said, taken := w.push(atlas.own()); taken || !strings.Contains(said, "generation 4 is granted by 1 of 3 registered hosts, and the registry requires 2: boreas (") {
 		t.Errorf("without a majority, taken %t:\n%s", taken, said)
 	}
