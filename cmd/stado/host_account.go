@@ -59,7 +59,7 @@ Exit status: 0 done or nothing to do, 1 refused, 2 usage, 69 the host does not a
 	c.Flags().StringArrayVar(&f.keys, "key", nil, "file with public keys, one in a line as ssh-keygen writes them; may be given again")
 	c.Flags().BoolVar(&f.remove, "remove", false, "take the keys away")
 	c.Flags().DurationVar(&f.timeout, "timeout", 2*time.Minute, "end after this time")
-	_ = c.MarkFlagRequired("key")
+	_ = c.MarkFlagRequired("key") // which is there
 	return c
 }
 

@@ -121,9 +121,22 @@ func look(ctx context.Context, t target, w bootstrap.Wanted) (path string, plan 
 	return path, plan, err
 }
 
-// ask runs a command whose answer is short, and makes its failure an error with its last line on stderr, word for word.
+// maxAnswer bounds what a host says of itself.
+const maxAnswer = 1 << 20
+
+// bounded keeps as much as it may; a writer that has more to say is ended.
+type bounded struct{ bytes.Buffer }
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if b.Len()+len(p) > maxAnswer {
+		return 0, fmt.Errorf("the host says more than %d bytes, where a few lines were asked for", maxAnswer)
+	}
+	return b.Buffer.Write(p)
+}
+
+// ask runs a command whose answer is short, and makes its failure an error with its last line on stderr.
 func ask(ctx context.Context, t target, words []string, stdin []byte) (answer, path string, err error) {
-	var stdout, stderr bytes.Buffer
+	var stdout, stderr bounded
 	exit, err := t.Run(ctx, openssh.Command{
 		Line: shellLine(words), Stdin: func() io.Reader { return bytes.NewReader(stdin) }, Stdout: &stdout, Stderr: &stderr,
 	})
@@ -132,7 +145,7 @@ func ask(ctx context.Context, t target, words []string, stdin []byte) (answer, p
 	}
 	if exit.Status != 0 {
 		lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
-		return "", "", fmt.Errorf("exit status %d: %s", exit.Status, dash(lines[len(lines)-1]))
+		return "", "", fmt.Errorf("exit status %d: %s", exit.Status, dash(fleet.EscapeControls(lines[len(lines)-1])))
 	}
 	return stdout.String(), exit.Path, nil
 }

@@ -244,7 +244,7 @@ func (a *app) carryOut(ctx context.Context, t target, plan []bootstrap.Step, dry
 		}
 		told = append(told, s)
 		if !quiet {
-			fmt.Fprintf(a.stdout, "%-9s  %s (%s)\n", s.Action, s.Path, s.Detail)
+			fmt.Fprintf(a.stdout, "%-9s  %s (%s)\n", s.Action, s.Path, fleet.EscapeControls(s.Detail)) // some of it is the host's word
 		}
 	}
 	if dryRun && !quiet && len(told) > 0 {
