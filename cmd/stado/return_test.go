@@ -100,7 +100,7 @@ func (w *wards) refusedPush(to *ward) string {
 // itself; the two histories are joined, and every host, the old authority too, ends at what was joined.
 func TestAuthorityReturns(t *testing.T) {
 	t.Parallel()
-	w := newWardsAt(t, apart(t, 4), 1, "majority", "atlas", "boreas", "carme", "dione")
+	w := newWardsAt(t, apart(t, 4), "majority", "atlas", "boreas", "carme", "dione")
 	agents := w.start(w.names...)
 	atlas, boreas := w.host["atlas"], w.host["boreas"]
 	heads := w.heads(nil)

@@ -22,12 +22,11 @@ import (
 // wards are several hosts: each has a place, a state directory, and a real sshd by which the others reach it. The first one is the
 // authority.
 type wards struct {
-	t       *testing.T
-	dir     string
-	refresh int // seconds
-	names   []string
-	host    map[string]*ward
-	fleet   *lab // the work tree
+	t     *testing.T
+	dir   string
+	names []string
+	host  map[string]*ward
+	fleet *lab // the work tree
 }
 
 type ward struct {
@@ -39,20 +38,14 @@ type ward struct {
 // newWards makes hosts and their first registry, generation 1, which no host holds yet.
 func newWards(t *testing.T, quorum string, names ...string) *wards {
 	t.Helper()
-	return newWardsEvery(t, 1, quorum, names...)
-}
-
-// newWardsEvery has them read the registry at another interval, in seconds.
-func newWardsEvery(t *testing.T, refresh int, quorum string, names ...string) *wards {
-	t.Helper()
-	return newWardsAt(t, loopback(len(names)), refresh, quorum, names...)
+	return newWardsAt(t, loopback(len(names)), quorum, names...)
 }
 
 // newWardsAt has them at other places.
-func newWardsAt(t *testing.T, places []place, refresh int, quorum string, names ...string) *wards {
+func newWardsAt(t *testing.T, places []place, quorum string, names ...string) *wards {
 	t.Helper()
 	dir := t.TempDir()
-	w := &wards{t: t, dir: dir, refresh: refresh, names: names, host: map[string]*ward{}}
+	w := &wards{t: t, dir: dir, names: names, host: map[string]*ward{}}
 	binary, users := sandboxtest.Binary(t), remotetest.NewKey(t, "ed25519")
 	w.fleet = &lab{t: t, binary: binary, home: filepath.Join(dir, "nobody"), repo: filepath.Join(dir, "fleet"), generation: 1}
 	bin := filepath.Join(dir, "bin")
@@ -102,9 +95,9 @@ func (w *wards) declare(quorum string) {
 
 registry: hosts: %s: {
 	ssh: %q
-	service_resolver: {api_bind: "127.0.0.1:%d", refresh_seconds: %d, max_stale_seconds: 3600}
+	service_resolver: {api_bind: "127.0.0.1:%d", refresh_seconds: 1, max_stale_seconds: 3600}
 }
-`, name, w.host[name].sshd.Destination, freeLoopbackPorts(w.t, 1)[0], w.refresh)
+`, name, w.host[name].sshd.Destination, freeLoopbackPorts(w.t, 1)[0])
 	}
 	l.file("authority.cue", `package fleet
 

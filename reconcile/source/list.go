@@ -148,7 +148,7 @@ func (h *sshHost) list(ctx context.Context, r Remote) (tip string, _ error) {
 		if tip, err = branchTip(s, r); err == nil {
 			_, _ = io.WriteString(s, flushPacket) // nothing is wanted; a git that is gone needs no telling
 		}
-		_ = s.CloseWrite()
+		_ = s.CloseWrite() // how git ends tells whether it heard
 		switch {
 		case !stop() && ctx.Err() == nil:
 			err = failure(KindTimeout, PhaseAdvertisement, r.URL, sayDeadline(h.deadlines.Advertisement.String()))
