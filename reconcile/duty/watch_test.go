@@ -7,8 +7,10 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -85,6 +87,13 @@ func (o *others) History(_ context.Context, _ *fleet.Registry, host fleet.HostNa
 	return os.WriteFile(file, nil, 0o600)
 }
 
+// counted are how many questions were asked, and which hosts' histories were read.
+func (o *others) counted() (asked int, reads []fleet.HostName) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.asked, slices.Clone(o.reads)
+}
+
 func (o *others) say(host fleet.HostName, s *fleet.Snapshot) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -103,7 +112,7 @@ type bench struct {
 	bundles map[string]*src // by commit
 	own     *src
 	watch   *duty.Watch
-	pokes   int
+	pokes   atomic.Int64
 	said    strings.Builder
 	fault   func(string) error
 	stop    func()
@@ -132,7 +141,7 @@ func (b *bench) start() {
 		Bundle: func(file string) (reconcile.Source, error) {
 			return b.bundles[strings.TrimSuffix(filepath.Base(file), ".bundle")], nil
 		},
-		Poke: func() { b.pokes++ }, Changed: func() {}, Log: slog.New(slog.NewTextHandler(&b.said, nil)),
+		Poke: func() { b.pokes.Add(1) }, Changed: func() {}, Log: slog.New(slog.NewTextHandler(&b.said, nil)),
 	})
 	if err != nil {
 		b.t.Fatal(err)
@@ -212,8 +221,8 @@ func TestRounds(t *testing.T) {
 				b.reads(mine, "own")
 				pass(490 * time.Millisecond)
 			}
-			if want := 2 * round; b.others.asked != want {
-				t.Errorf("%d questions in %d rounds of two", b.others.asked, round)
+			if asked, _ := b.others.counted(); asked != 2*round {
+				t.Errorf("%d questions in %d rounds of two", asked, round)
 			}
 			pass(100 * time.Millisecond)
 			synctest.Wait()
@@ -228,8 +237,8 @@ func TestServe(t *testing.T) {
 		begun := time.Now()
 		b.reads(mine, "own")
 		b.stands(authority.DutyServe, "")
-		if len(b.others.reads) > 0 || b.pokes > 0 || time.Since(begun) > 0 {
-			t.Errorf("%v were read, %d pokes, after %s", b.others.reads, b.pokes, time.Since(begun))
+		if _, reads := b.others.counted(); len(reads) > 0 || b.pokes.Load() > 0 || time.Since(begun) > 0 {
+			t.Errorf("%v were read, %d pokes, after %s", reads, b.pokes.Load(), time.Since(begun))
 		}
 		other := registry(7, 2, "boreas")
 		if b.watch.Guard(b.own, other) != reconcile.Source(b.own) || b.watch.Guard(b.own, nil) != reconcile.Source(b.own) {
@@ -286,8 +295,8 @@ func TestStepDown(t *testing.T) {
 		if n, _, _ := guarded.Vouch(t.Context(), source.Question{}); n != len("bundle") || findings[0].Rule != "bundle" {
 			t.Errorf("the offer of the bundle is judged by another source: %v, %d", findings, n)
 		}
-		if len(b.others.reads) != 1 || b.pokes != 1 || strings.Count(b.said.String(), says) != 1 {
-			t.Errorf("read from %v, %d pokes\n%s", b.others.reads, b.pokes, b.said.String())
+		if _, reads := b.others.counted(); len(reads) != 1 || b.pokes.Load() != 1 || strings.Count(b.said.String(), says) != 1 {
+			t.Errorf("read from %v, %d pokes\n%s", reads, b.pokes.Load(), b.said.String())
 		}
 		b.watch.Adopted(next)
 		b.stands(authority.DutyStepDown, says)
