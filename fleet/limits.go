@@ -9,10 +9,14 @@ import (
 
 // RemovedHosts are the hosts of a registry that the next one does without, in lexical order.
 func RemovedHosts(previous, next *Registry) []HostName {
-	return slices.DeleteFunc(previous.HostNames(), func(name HostName) bool {
-		_, stays := next.Hosts[name]
-		return stays
-	})
+	var gone []HostName
+	for name := range previous.Hosts {
+		if _, stays := next.Hosts[name]; !stays {
+			gone = append(gone, name)
+		}
+	}
+	slices.Sort(gone)
+	return gone
 }
 
 // ChangedServices are the services of a registry that the next one alters or does without, in lexical order; new ones disturb nobody.
