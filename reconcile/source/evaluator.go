@@ -8,7 +8,6 @@ import (
 
 	"github.com/go-git/go-git/v5"
 	"github.com/go-git/go-git/v5/plumbing"
-	"github.com/go-git/go-git/v5/plumbing/cache"
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/storage/filesystem"
 
@@ -183,7 +182,7 @@ func openLocal(dir string) (*git.Repository, *filesystem.Storage, string, error)
 	if !ok {
 		return nil, nil, "", failure(KindInternal, PhaseRead, dir, "the repository is of an unknown kind")
 	}
-	st := filesystem.NewStorageWithOptions(opened.Filesystem(), cache.NewObjectLRU(cacheBytes), filesystem.Options{KeepDescriptors: true})
+	st := openObjects(opened.Filesystem())
 	prefix := ""
 	if tree, err := repo.Worktree(); err == nil {
 		prefix = below(tree.Filesystem.Root(), dir)

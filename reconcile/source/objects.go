@@ -10,9 +10,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/go-git/go-billy/v5/osfs"
 	"github.com/go-git/go-git/v5/plumbing"
-	"github.com/go-git/go-git/v5/plumbing/cache"
 	"github.com/go-git/go-git/v5/plumbing/format/objfile"
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/storage/filesystem"
@@ -25,9 +23,7 @@ const cacheBytes = 16 << 20
 const maxCommit = 1 << 20
 
 // openStore opens a bare repository directory. It reads nothing yet.
-func openStore(dir string) *filesystem.Storage {
-	return filesystem.NewStorageWithOptions(osfs.New(dir, osfs.WithBoundOS()), cache.NewObjectLRU(cacheBytes), filesystem.Options{KeepDescriptors: true})
-}
+func openStore(dir string) *filesystem.Storage { return openObjects(newOwnFiles(dir)) }
 
 // objectSize is an object's size by its header, without inflating it. Loose objects are looked at here, because the library leaves a
 // descriptor open for each. Objects that are borrowed from another repository, which the library does not size, are read.
