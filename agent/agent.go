@@ -115,7 +115,7 @@ func (a *Agent) build() error {
 	}); err != nil {
 		return err
 	}
-	a.sources = sources.New(sources.Options{Started: repository, Complete: a.reading, Self: a.self, Own: a.duty.Guard, Log: opt.Log})
+	a.sources = sources.New(sources.Options{Started: repository, Complete: a.polling, Self: a.self, Own: a.duty.Guard, Log: opt.Log})
 	a.reconciler = reconcile.New(reconcile.Options{
 		Store: a.store, Sources: a.sources.Order, Authority: repository.Host(), Refresh: opt.Settings.Refresh, Interval: a.interval,
 		Adopt: a.adopt, Changed: touch, Log: opt.Log,
@@ -255,6 +255,15 @@ func (a *Agent) reading(o source.Options) source.Options {
 	ssh.Host, ssh.Paths = o.SSH.Host, o.SSH.Paths
 	o.SSH = ssh
 	return o
+}
+
+// childKept is how long the child of a fetch stays for the next one: commits come in rows.
+const childKept = 5 * time.Minute
+
+// polling completes the options of a source that is read again and again.
+func (a *Agent) polling(o source.Options) source.Options {
+	o.Keep = childKept
+	return a.reading(o)
 }
 
 // bundle reads a git bundle.

@@ -20,7 +20,7 @@ const elsewhere = `
 A silent authority, at every stage of every protocol: TestSilentServers, TestSilentGitOverSSH and TestFrozenSSHD of reconcile/source.
 Hostile files: TestBombs, TestLongFindings and TestHugeBlobInASmallPack of reconcile/source.
 The first mirror has the whole history where the bar speaks of depth 1: what is vouched for and judged is every commit since the held one.
-A fetch has a process of its own, which is most of what it takes; the bar is that of the git library inside a process.
+The first fetch starts a process, which costs as much as "a process of its own" says; an agent keeps it for the fetches that follow.
 `
 
 // BenchmarkRegistry judges generated registries beside `cue vet -c ./...` on the same files, and prints what each took with the share of

@@ -31,11 +31,7 @@ func newSandbox(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: sandboxVerb, Short: "Run one piece of untrusted work under limits (started by stado itself)", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			progress := os.NewFile(3, "progress")
-			if progress == nil {
-				return misused(fmt.Errorf("%s is started by stado itself, with a request on stdin", sandboxVerb))
-			}
-			if code := sandbox.Serve(c.Context(), os.Stdin, a.stdout, progress, source.Tasks()); code != 0 {
+			if code := sandbox.Serve(c.Context(), source.Tasks()); code != 0 {
 				return &exitError{code: code}
 			}
 			return nil

@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"runtime/debug"
+	"runtime/metrics"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -90,3 +91,24 @@ func (l Limits) apply() error {
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0o644)
 	return nil
 }
+
+// wornShare is the share of a limit of which a process that has used it takes no further task.
+const wornShare = 8
+
+// worn reports whether this process has used so much of its limits that a further task could meet one where it would not in a new process.
+func (l Limits) worn() bool {
+	used := time.Duration(0)
+	for _, who := range []int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {
+		var u unix.Rusage
+		if err := unix.Getrusage(who, &u); err != nil {
+			return true
+		}
+		used += time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	memory := []metrics.Sample{{Name: "/memory/classes/total:bytes"}}
+	metrics.Read(memory)
+	return used >= l.CPU/wornShare || memory[0].Value.Uint64() >= l.Data/wornShare
+}
+
+// process are the limits that a process keeps for its life; the others hold for one task.
+func (l Limits) process() Limits { return Limits{Data: l.Data, CPU: l.CPU, File: l.File} }

@@ -2,8 +2,8 @@
 //
 // CUE evaluation and git packs have no budget of their own and some of their failures (out of memory, stack overflow) cannot be
 // recovered inside a process. The child therefore is this same program, started with a hidden verb that calls [Serve]; the parent
-// holds a [Runner]. Request and reply are JSON over stdin and stdout, progress comes as JSON lines over descriptor 3. A child never
-// outlives its parent, its deadline or its context, and neither do the processes it started.
+// holds a [Runner]. Requests go over a socket that is the child's stdin, progress and replies come as frames over its stdout. A child
+// never outlives its parent, a deadline or the context of what it does, and neither do the processes it started.
 package sandbox
 
 import (
@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
 	"syscall"
 )
 
@@ -27,59 +26,60 @@ type Runner struct {
 	Command []string   // argv of the child: this program and its hidden verb, such as {"/proc/self/exe", "sandbox"}
 	Limits  Limits     // zero fields mean [DefaultLimits]
 	Env     []string   // added to the child's small environment, "NAME=value"
-	Files   []*os.File // open in the child as well, from descriptor [FirstFile] on; the caller closes them when Run has returned
+	Files   []*os.File // given to the task as well, see [Files]; the caller closes them when Run has returned
 }
 
-// FirstFile is the child's descriptor of the first of Runner.Files.
-const FirstFile = 4
-
 // Run has the child do task with request and stores its reply in reply, a pointer for [json.Unmarshal] that may be [Attached]. p, which may
-// be nil, is called from one goroutine for each progress report and never after Run has returned.
+// be nil, is called for each progress report, one at a time and never after Run has returned.
 //
 // The error is a [*LimitError], a [*TaskError], a [*CrashError], the context's own error, or one that says why no child could be
 // started. When it returns, the child and every process of its group are gone.
 func (r Runner) Run(ctx context.Context, task string, request, reply any, p func(Progress)) error {
-	if len(r.Command) == 0 {
-		return fmt.Errorf("cannot start the evaluation process: no command is configured")
-	}
-	payload, err := json.Marshal(request)
+	q, err := r.question(task, request)
 	if err != nil {
-		return fmt.Errorf("cannot encode the request of task %s: %w", task, err)
+		return err
 	}
-	limits := r.Limits.filled()
-	head, err := json.Marshal(header{Task: task, Limits: limits, Size: len(payload)})
+	c, err := r.start()
 	if err != nil {
-		return fmt.Errorf("cannot encode the request of task %s: %w", task, err)
+		return err
 	}
-	// The parent-death signal belongs to the thread that forks, so that thread must live as long as the child.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	c, err := r.start(limits, p)
-	if err != nil {
-		return fmt.Errorf("cannot start the evaluation process: %w", err)
-	}
-	return c.finish(ctx, append(head, '\n'), payload, reply)
+	defer c.end()
+	_, err = c.ask(ctx, q, reply, p)
+	return err
 }
 
-func (r Runner) start(limits Limits, p func(Progress)) (*child, error) {
+// question is a request as it is sent.
+type question struct {
+	head, payload []byte
+	files         []*os.File
+	limits        Limits
+}
+
+func (r Runner) question(task string, request any) (question, error) {
+	q := question{files: r.Files, limits: r.Limits.filled()}
+	var err error
+	if q.payload, err = json.Marshal(request); err == nil {
+		q.head, err = json.Marshal(header{Task: task, Limits: q.limits, Size: len(q.payload), Files: len(r.Files)})
+	}
+	if err != nil {
+		return q, fmt.Errorf("cannot encode the request of task %s: %w", task, err)
+	}
+	q.head = append(q.head, '\n')
+	return q, nil
+}
+
+func (r Runner) start() (*child, error) {
+	if len(r.Command) == 0 {
+		return nil, fmt.Errorf("cannot start the evaluation process: no command is configured")
+	}
 	cmd := exec.Command(r.Command[0], r.Command[1:]...)
 	cmd.Dir = "/"
 	cmd.Env = append(environment(os.LookupEnv), r.Env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	c := &child{cmd: cmd, limits: limits, report: p}
-	theirs, err := c.pipes()
-	defer func() {
-		for _, f := range theirs {
-			_ = f.Close() // the child has its own copies
-		}
-	}()
-	cmd.ExtraFiles = append(cmd.ExtraFiles, r.Files...)
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		c.closePipes()
-		return nil, err
+	c := &child{cmd: cmd, done: make(chan struct{})}
+	c.words.cap = r.Limits.filled().Stderr
+	if err := c.start(); err != nil {
+		return nil, fmt.Errorf("cannot start the evaluation process: %w", err)
 	}
 	return c, nil
 }

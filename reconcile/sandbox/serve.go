@@ -9,27 +9,33 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // Task does one kind of work in the child. p reports what has been begun; it must be called before each step that may not end. The
 // error should be a [*TaskError]; another one arrives at the parent as a TaskError without a kind.
 type Task func(ctx context.Context, request json.RawMessage, p func(Progress)) (reply any, err error)
 
-// header is the first line of a child's stdin; Size bytes of request follow it.
+// header is the line before a request; Size bytes of it follow, and with the line come Files descriptors.
 type header struct {
 	Task   string `json:"task"`
-	Limits Limits `json:"limits"`
+	Limits Limits `json:"limits"` // of the process: those of its first request
 	Size   int    `json:"size"`
+	Files  int    `json:"files,omitempty"`
 }
 
-// A reply is one frame: its status, the size of its JSON and of its attachment in eight bytes each, then the two.
+// A frame is its kind, the size of its JSON and of its attachment in eight bytes each, then the two.
 const (
-	frameHead  = 17
-	frameReply = 'r' // the task's reply
-	frameError = 'e' // a TaskError
+	frameHead     = 17
+	frameProgress = 'p' // a Progress, before the reply
+	frameReply    = 'r' // the task's reply
+	frameError    = 'e' // a TaskError
 )
 
 // Attached is a reply with bytes of which nothing has to be read on the way: they cross beside its JSON, which must not hold them, as they
@@ -53,35 +59,78 @@ const (
 	exitProtocol = 3
 )
 
-// Serve is the child's side: it limits this process, does the one task that stdin asks for, writes the reply to stdout and returns
-// the exit code. The hidden verb of the command line calls it with the process's own stdin and stdout and with descriptor 3.
-func Serve(ctx context.Context, stdin io.Reader, stdout, progress io.Writer, tasks map[string]Task) int {
-	in := bufio.NewReader(stdin)
-	line, err := in.ReadBytes('\n')
+// Serve is the child's side: it limits this process, does the tasks that stdin asks for, one after the other, writes what they say to
+// stdout and returns the exit code, when stdin ends or when the process has used much of what it may use. The hidden verb of the command
+// line calls it.
+func Serve(ctx context.Context, tasks map[string]Task) int {
+	in, err := receive()
 	if err != nil {
-		return protocolFailure(fmt.Errorf("no request: %w", err))
-	}
-	var h header
-	if err := json.Unmarshal(line, &h); err != nil {
 		return protocolFailure(err)
 	}
-	if err := h.Limits.filled().apply(); err != nil {
-		return protocolFailure(err)
+	lines, out := bufio.NewReader(in), &speaker{w: os.Stdout}
+	var limits Limits
+	for first := true; ; first = false {
+		line, err := lines.ReadBytes('\n')
+		if err == io.EOF && len(line) == 0 && !first {
+			return exitDone
+		}
+		if err != nil {
+			return protocolFailure(fmt.Errorf("no request: %w", err))
+		}
+		var h header
+		if err := json.Unmarshal(line, &h); err != nil {
+			return protocolFailure(err)
+		}
+		if first {
+			limits = h.Limits.filled()
+			if err := limits.apply(); err != nil {
+				return protocolFailure(err)
+			}
+			signal.Ignore(syscall.SIGXFSZ) // a write past the file limit then fails with EFBIG
+		}
+		request := make([]byte, h.Size)
+		if _, err := io.ReadFull(lines, request); err != nil {
+			return protocolFailure(fmt.Errorf("the request is cut: %w", err))
+		}
+		if err := serve(ctx, tasks, h, request, in.take(), out); err != nil {
+			return protocolFailure(err)
+		}
+		if limits.worn() {
+			return exitDone
+		}
 	}
-	signal.Ignore(syscall.SIGXFSZ) // a write past the file limit then fails with EFBIG
-	request := make([]byte, h.Size)
-	if _, err := io.ReadFull(in, request); err != nil {
-		return protocolFailure(fmt.Errorf("the request is cut: %w", err))
-	}
+}
+
+// serve does one task.
+func serve(ctx context.Context, tasks map[string]Task, h header, request []byte, files []*os.File, out *speaker) error {
+	defer func() {
+		for _, f := range files {
+			_ = f.Close() // a task that keeps one has its own copy
+		}
+	}()
 	task, ok := tasks[h.Task]
 	if !ok {
-		return answer(stdout, frameError, &TaskError{Message: fmt.Sprintf("unknown task %q (parent and child are different versions)", h.Task)})
+		return out.say(frameError, &TaskError{Message: fmt.Sprintf("unknown task %q (parent and child are different versions)", h.Task)})
 	}
-	reply, err := task(ctx, request, reporter(progress))
+	if len(files) != h.Files {
+		return fmt.Errorf("%d of %d files arrived", len(files), h.Files)
+	}
+	reply, err := task(context.WithValue(ctx, filesKey{}, files), request, func(p Progress) {
+		_ = out.say(frameProgress, p) // nobody reading it is no reason to stop
+	})
 	if err != nil {
-		return answer(stdout, frameError, asTaskError(err))
+		return out.say(frameError, asTaskError(err))
 	}
-	return answer(stdout, frameReply, reply)
+	return out.say(frameReply, reply)
+}
+
+// filesKey is the key of a task's files in its context.
+type filesKey struct{}
+
+// Files are those of [Runner.Files], in a task. They are open until it returns.
+func Files(ctx context.Context) []*os.File {
+	files, _ := ctx.Value(filesKey{}).([]*os.File)
+	return files
 }
 
 func protocolFailure(err error) int {
@@ -100,32 +149,81 @@ func asTaskError(err error) *TaskError {
 	return &TaskError{Message: err.Error()}
 }
 
-// reporter writes progress lines. Nobody reading them is no reason to stop.
-func reporter(w io.Writer) func(Progress) {
-	enc := json.NewEncoder(w)
-	return func(p Progress) { _ = enc.Encode(p) }
+// speaker writes frames, each whole. It is safe for concurrent use.
+type speaker struct {
+	mu sync.Mutex
+	w  io.Writer
 }
 
-func answer(stdout io.Writer, status byte, v any) int {
+func (s *speaker) say(kind byte, v any) error {
 	var body bytes.Buffer
 	body.Write(make([]byte, frameHead))
 	enc := json.NewEncoder(&body)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
-		return protocolFailure(fmt.Errorf("cannot encode the reply: %w", err))
+		return fmt.Errorf("cannot encode what it says: %w", err)
 	}
 	var attachment []byte
 	if a, ok := v.(Attached); ok {
 		attachment = *a.Attachment()
 	}
 	frame := body.Bytes()
-	frame[0] = status
+	frame[0] = kind
 	binary.BigEndian.PutUint64(frame[1:], uint64(len(frame)-frameHead))
 	binary.BigEndian.PutUint64(frame[9:], uint64(len(attachment)))
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, part := range [][]byte{frame, attachment} {
-		if _, err := stdout.Write(part); err != nil {
-			return protocolFailure(err)
+		if _, err := s.w.Write(part); err != nil {
+			return err
 		}
 	}
-	return exitDone
+	return nil
+}
+
+// inbox reads requests and keeps the files that came with them.
+type inbox struct {
+	conn  *net.UnixConn
+	files []*os.File
+}
+
+// maxFiles is how many files may come with a request.
+const maxFiles = 8
+
+// receive takes over stdin, which is a socket when a parent has started this process.
+func receive() (*inbox, error) {
+	conn, err := net.FileConn(os.Stdin)
+	if err != nil {
+		return nil, fmt.Errorf("stdin is no socket: %w", err)
+	}
+	unixConn, ok := conn.(*net.UnixConn)
+	if !ok {
+		return nil, fmt.Errorf("stdin is a %s socket", conn.LocalAddr().Network())
+	}
+	return &inbox{conn: unixConn}, nil
+}
+
+func (i *inbox) Read(p []byte) (int, error) {
+	rights := make([]byte, unix.CmsgSpace(maxFiles*4))
+	n, size, _, _, err := i.conn.ReadMsgUnix(p, rights)
+	if size > 0 {
+		messages, _ := unix.ParseSocketControlMessage(rights[:size]) // files that are missing are counted
+		for _, m := range messages {
+			fds, _ := unix.ParseUnixRights(&m)
+			for _, fd := range fds {
+				i.files = append(i.files, os.NewFile(uintptr(fd), "given"))
+			}
+		}
+	}
+	if n == 0 && err == nil {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// take gives the files that have come up to now.
+func (i *inbox) take() []*os.File {
+	files := i.files
+	i.files = nil
+	return files
 }

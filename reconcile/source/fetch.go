@@ -78,7 +78,7 @@ type fetchReply struct {
 // list asks the remote for its branch's tip.
 func list(ctx context.Context, r fetchRequest, p func(sandbox.Progress)) (fetchReply, error) {
 	t := newTracker(r.Remote.URL, p)
-	w, err := openWire(r.Remote, r.Deadlines, t)
+	w, err := openWire(ctx, r.Remote, r.Deadlines, t)
 	if err != nil {
 		return fetchReply{}, err
 	}
@@ -110,14 +110,14 @@ func advertised(ctx context.Context, w wire, r fetchRequest, t *tracker) (*packp
 
 // fetch brings the branch's tip and its whole history into the store, making the store if there is none. The branch may have moved in
 // any way: the store's own name for it simply follows.
-func fetch(ctx context.Context, r fetchRequest, p func(sandbox.Progress)) (fetchReply, error) {
+func fetch(ctx context.Context, r fetchRequest, prepared func() *schema.Changes, p func(sandbox.Progress)) (fetchReply, error) {
 	p(sandbox.Progress{Phase: PhaseStore, File: r.Remote.URL})
 	// What judges the change is made ready while the network is waited for.
 	var changes *schema.Changes
 	var preparing sync.WaitGroup
 	defer preparing.Wait()
 	if r.Held != "" && r.Separate {
-		preparing.Go(func() { changes = schema.NewChanges() })
+		preparing.Go(func() { changes = prepared() })
 	}
 	f := fetcher{request: r, tracker: newTracker(r.Remote.URL, p)}
 	if err := f.open(); err != nil {
@@ -172,7 +172,7 @@ func (f *fetcher) download(ctx context.Context) (plumbing.Hash, error) {
 	if err != nil {
 		return plumbing.ZeroHash, storeFailure(ctx, err, PhaseStore)
 	}
-	w, err := openWire(r.Remote, r.Deadlines, f.tracker)
+	w, err := openWire(ctx, r.Remote, r.Deadlines, f.tracker)
 	if err != nil {
 		return plumbing.ZeroHash, err
 	}
@@ -308,10 +308,11 @@ func (r *remarks) fatal() string {
 	return ""
 }
 
-// maxHaves is how many commits are named to the remote as already here: a history that moved sideways shares some of them.
-const maxHaves = 64
+// haveDepths is how far behind the last tip the commits are that are named to the remote as already here. The first one is enough where
+// the branch has moved on; the others are for one that moved sideways, and each commit up to the last one has to be read.
+var haveDepths = [...]int{0, 1, 3, 7, 15}
 
-// haves names commits of the store, newest first: all of them near the last tip, then ever fewer.
+// haves names commits of the store, newest first.
 func (f *fetcher) haves() ([]plumbing.Hash, error) {
 	ref, err := f.st.Reference(f.request.Remote.mirror())
 	if errors.Is(err, plumbing.ErrReferenceNotFound) {
@@ -320,24 +321,23 @@ func (f *fetcher) haves() ([]plumbing.Hash, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []plumbing.Hash
-	next := 0
-	h := ref.Hash()
-	for i := 0; len(out) < maxHaves && i < 1<<14; i++ {
+	out, h := []plumbing.Hash{}, ref.Hash()
+	for depth := 0; ; depth++ {
+		if depth == haveDepths[len(out)] {
+			out = append(out, h)
+		}
+		if len(out) == len(haveDepths) {
+			return out, nil
+		}
 		c, err := readCommit(f.st, h)
 		if err != nil {
 			return nil, fmt.Errorf("cannot read commit %s: %w", h, err)
 		}
-		if i == next {
-			out = append(out, h)
-			next = i + 1 + i/8
-		}
 		if len(c.ParentHashes) == 0 {
-			break
+			return out, nil
 		}
 		h = c.ParentHashes[0]
 	}
-	return out, nil
 }
 
 // witness remembers the error of a reader, so that a failed copy can be blamed on the right side.

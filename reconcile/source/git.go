@@ -23,6 +23,7 @@ type Git struct {
 	log  *slog.Logger
 	ssh  *sshHost // nil for a remote of another kind
 	http httpLister
+	kept sandbox.Keeper
 
 	mu       sync.Mutex
 	last     *memory                   // the last poll whose answer stays; nil when there is none
@@ -74,7 +75,10 @@ func New(opts Options) *Git {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Git{opts: opts, log: log, ssh: newSSHHost(opts, log), verdicts: map[string]verdict{}, changes: map[change]fleet.Findings{}, maxSteps: maxSteps, maxPacks: maxPacks}
+	return &Git{
+		opts: opts, log: log, ssh: newSSHHost(opts, log), kept: sandbox.Keeper{For: opts.Keep},
+		verdicts: map[string]verdict{}, changes: map[change]fleet.Findings{}, maxSteps: maxSteps, maxPacks: maxPacks,
+	}
 }
 
 // String is the remote's address.
@@ -380,11 +384,18 @@ func (g *Git) run(ctx context.Context, task string, request, reply any, wall tim
 		runner.Limits.Wall = wall
 	}
 	var last sandbox.Progress
-	err := runner.Run(ctx, task, request, reply, func(p sandbox.Progress) {
+	report := func(p sandbox.Progress) {
 		if p.Phase != last.Phase {
 			g.log.Debug("a phase of the read begins", "phase", p.Phase)
 		}
 		last = p
-	})
+	}
+	var err error
+	switch task {
+	case taskFetch, taskWalk, taskVouch: // what reads and evaluates nothing
+		err = g.kept.Run(ctx, runner, task, request, reply, report)
+	default:
+		err = runner.Run(ctx, task, request, reply, report)
+	}
 	return asError(err, g.opts.Remote.URL, last)
 }

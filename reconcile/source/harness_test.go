@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"stado.internal/stado/reconcile/sandbox"
 	"stado.internal/stado/reconcile/sandbox/sandboxtest"
@@ -123,7 +124,9 @@ func poller(t testing.TB, address string) *Git {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return New(Options{Store: filepath.Join(t.TempDir(), "registry.git"), Remote: remote, Runner: runner(t)})
+	g := New(Options{Store: filepath.Join(t.TempDir(), "registry.git"), Remote: remote, Runner: runner(t), Keep: time.Hour})
+	t.Cleanup(g.Close)
+	return g
 }
 
 func poll(t testing.TB, g *Git, held string) Offer {

@@ -17,6 +17,7 @@ import (
 
 	"stado.internal/stado/fleet"
 	"stado.internal/stado/reconcile/remote"
+	"stado.internal/stado/reconcile/sandbox"
 )
 
 // An ssh remote is read by two processes. This one holds the connection and the key, and reads the name of the tip; the child holds what
@@ -80,8 +81,9 @@ func newSSHHost(opts Options, log *slog.Logger) *sshHost {
 	return &sshHost{client: remote.NewClient(o), command: uploadPack(u.Path), url: opts.Remote.URL, deadlines: d}
 }
 
-// Close ends the connection to the remote. No poll may stand or follow.
+// Close ends the connection to the remote, and the child that is kept. No poll may stand or follow.
 func (g *Git) Close() {
+	g.kept.Close()
 	g.http.close()
 	if g.ssh != nil {
 		g.ssh.client.Close()
@@ -94,7 +96,15 @@ func (g *Git) network(ctx context.Context, task string, request fetchRequest, re
 		return g.run(ctx, task, request, reply, wall)
 	}
 	request.Deadlines.Connect, request.Deadlines.Handshake = 0, 0 // the child finds them done
-	return g.ssh.carry(ctx, func(end *os.File) error { return g.run(ctx, task, request, reply, wall, end) })
+	carry := func() error {
+		return g.ssh.carry(ctx, func(end *os.File) error { return g.run(ctx, task, request, reply, wall, end) })
+	}
+	err := carry()
+	if errors.Is(err, sandbox.ErrAgain) {
+		g.log.Debug("asked again: " + err.Error())
+		err = carry()
+	}
+	return err
 }
 
 // hurry is what git at the other side has for its last words when the child has failed.

@@ -65,7 +65,7 @@ func sshPoller(t *testing.T, h *remotetest.Host, path string, d Deadlines) (*Git
 	}
 	m := &meter{}
 	g := New(Options{
-		Store: filepath.Join(t.TempDir(), "registry.git"), Remote: r, Runner: runner(t), Deadlines: d,
+		Store: filepath.Join(t.TempDir(), "registry.git"), Remote: r, Runner: runner(t), Keep: time.Hour, Deadlines: d,
 		SSH: remote.Options{KnownHosts: []string{h.KnownHosts}, Identity: remote.Identity{File: h.Identity}, Dial: m.dial},
 	})
 	t.Cleanup(g.Close)

@@ -2,13 +2,12 @@ package source
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
-	"os"
 	"time"
 
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
-	"golang.org/x/sys/unix"
 
 	"stado.internal/stado/reconcile/sandbox"
 )
@@ -21,12 +20,13 @@ type pipeWire struct {
 	asked   bool
 }
 
-// newPipeWire takes the descriptor that the parent has opened for it.
-func newPipeWire(r Remote, t *tracker) (wire, error) {
-	unix.CloseOnExec(sandbox.FirstFile)
-	f := os.NewFile(sandbox.FirstFile, "remote")
-	conn, err := net.FileConn(f)
-	_ = f.Close() // the connection has its own
+// newPipeWire takes the connection that the parent has opened for it.
+func newPipeWire(ctx context.Context, r Remote, t *tracker) (wire, error) {
+	given := sandbox.Files(ctx)
+	if len(given) != 1 {
+		return nil, failure(KindInternal, PhaseExec, r.URL, fmt.Sprintf("%d connections were given", len(given)))
+	}
+	conn, err := net.FileConn(given[0])
 	if err != nil {
 		return nil, failure(KindInternal, PhaseExec, r.URL, "there is no connection: "+err.Error())
 	}

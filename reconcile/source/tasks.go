@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync"
 
 	"stado.internal/stado/reconcile/sandbox"
+	"stado.internal/stado/schema"
 )
 
 // The tasks of the child, by name.
@@ -26,9 +28,12 @@ const (
 
 // Tasks are what the child can do for this package; the hidden verb of the command line gives them to [sandbox.Serve].
 func Tasks() map[string]sandbox.Task {
+	changes := sync.OnceValue(schema.NewChanges) // of this process, whatever it is asked
 	return map[string]sandbox.Task{
-		taskList:  task(list),
-		taskFetch: task(fetch),
+		taskList: task(list),
+		taskFetch: task(func(ctx context.Context, r fetchRequest, p func(sandbox.Progress)) (fetchReply, error) {
+			return fetch(ctx, r, changes, p)
+		}),
 		taskWalk: task(func(ctx context.Context, r walkRequest, _ func(sandbox.Progress)) (walkReply, error) {
 			return walk(ctx, r)
 		}),

@@ -31,7 +31,7 @@ type wire interface {
 }
 
 // openWire chooses the way by the URL's scheme.
-func openWire(r Remote, d Deadlines, t *tracker) (wire, error) {
+func openWire(ctx context.Context, r Remote, d Deadlines, t *tracker) (wire, error) {
 	u, err := url.Parse(r.URL)
 	if err != nil {
 		return nil, failure(KindUnreachable, PhaseConnect, r.URL, "the address is not a URL")
@@ -42,7 +42,7 @@ func openWire(r Remote, d Deadlines, t *tracker) (wire, error) {
 	case bundleScheme:
 		return bundleWire{remote: r, tracker: t}, nil
 	case "ssh":
-		return newPipeWire(r, t)
+		return newPipeWire(ctx, r, t)
 	}
 	return newHTTPWire(r, d, t)
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"stado.internal/stado/reconcile/sandbox"
 )
 
@@ -19,7 +21,7 @@ func main() {
 		parent()
 		return
 	}
-	os.Exit(sandbox.Serve(context.Background(), os.Stdin, os.Stdout, os.NewFile(3, "progress"), tasks()))
+	os.Exit(sandbox.Serve(context.Background(), tasks()))
 }
 
 // parent runs a sleeping child of its own and is killed by the test.
@@ -40,9 +42,26 @@ func tasks() map[string]sandbox.Task {
 			p(sandbox.Progress{Phase: "echo", File: "<a>&b"})
 			return map[string]any{"text": r.Text, "raw": json.RawMessage(`{"html":"<&>"}`)}, nil
 		}),
-		"given": with(func(request, func(sandbox.Progress)) (any, error) {
-			data, err := io.ReadAll(os.NewFile(sandbox.FirstFile, "given"))
+		"given": func(ctx context.Context, _ json.RawMessage, _ func(sandbox.Progress)) (any, error) {
+			data, err := io.ReadAll(sandbox.Files(ctx)[0])
 			return string(data), err
+		},
+		"pid": with(func(request, func(sandbox.Progress)) (any, error) { return os.Getpid(), nil }),
+		"burn": with(func(request, func(sandbox.Progress)) (any, error) {
+			var used unix.Rusage
+			for used.Utime.Nano()+used.Stime.Nano() < int64(time.Second) {
+				if err := unix.Getrusage(unix.RUSAGE_SELF, &used); err != nil {
+					return nil, err
+				}
+			}
+			return os.Getpid(), nil
+		}),
+		"chatter": with(func(request, func(sandbox.Progress)) (any, error) {
+			pid := fmt.Sprint(os.Getpid())
+			reply := append([]byte{'r', 0, 0, 0, 0, 0, 0, 0, byte(len(pid)), 16: 0}, pid...)
+			_, err := os.Stdout.Write(append(reply, reply...)) // at once, as far as a pipe is concerned
+			time.Sleep(time.Hour)
+			return nil, err
 		}),
 		"env": with(func(request, func(sandbox.Progress)) (any, error) { return os.Environ(), nil }),
 		"fail": with(func(request, func(sandbox.Progress)) (any, error) {

@@ -10,5 +10,5 @@ import (
 )
 
 func main() {
-	os.Exit(sandbox.Serve(context.Background(), os.Stdin, os.Stdout, os.NewFile(3, "progress"), source.Tasks()))
+	os.Exit(sandbox.Serve(context.Background(), source.Tasks()))
 }
