@@ -42,9 +42,9 @@ soak: packages ## run what needs repetition: everything once under the race dete
 	.ci/fuzz 15s
 
 .PHONY: bench
-bench: ## run the benchmarks, also beside cue vet, and the tests named …Allocates… or …Gate… that hold their counts
+bench: ## run the benchmarks, also beside cue vet, write docs/benchmarks.md, and run the tests named …Allocates… or …Gate… that hold their counts
 	measured=$$(grep -rl --include='*_test.go' '^func Benchmark' . | xargs -r dirname | sort -u); \
-	[[ -z $$measured ]] || CGO_ENABLED=0 $(GO) test -p 1 -timeout 20m -run 'Allocates|Gate' -bench . -benchmem $$measured
+	[[ -z $$measured ]] || STADO_BENCHMARKS=$(CURDIR)/docs/benchmarks.md CGO_ENABLED=0 $(GO) test -p 1 -timeout 20m -run 'Allocates|Gate' -bench . -benchmem $$measured
 
 ##@ Check
 

@@ -5,10 +5,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
-	"text/tabwriter"
 	"time"
 
 	"stado.internal/stado/reconcile/sandbox/sandboxtest"
@@ -17,33 +15,29 @@ import (
 
 // elsewhere says which bars are no matter of measuring, and which one is another one here.
 const elsewhere = `
-A silent authority, at every stage of every protocol: TestSilentServers, TestSilentGitOverSSH and TestFrozenSSHD of reconcile/source.
-Hostile files: TestBombs, TestLongFindings and TestHugeBlobInASmallPack of reconcile/source.
-The first mirror has the whole history where the bar speaks of depth 1: what is vouched for and judged is every commit since the held one.
-The first fetch starts a process, which costs as much as "a process of its own" says; an agent keeps it for the fetches that follow.
+- A silent authority, at every stage of every protocol: TestSilentServers, TestSilentGitOverSSH and TestFrozenSSHD of reconcile/source.
+- Hostile files: TestBombs, TestLongFindings and TestHugeBlobInASmallPack of reconcile/source.
+- The first mirror has the whole history where the bar speaks of depth 1: what is vouched for and judged is every commit since the held one.
+- The first fetch starts a process, which costs as much as "a process of its own" says; an agent keeps it for the fetches that follow.
 `
 
 // BenchmarkRegistry judges generated registries beside `cue vet -c ./...` on the same files, and prints what each took with the share of
-// what cue took. A bar that is missed is said, not failed: a busy machine is no failure.
+// what cue took. Where STADO_BENCHMARKS names a file, the same goes into it. A bar that is missed fails the benchmark at its end.
 func BenchmarkRegistry(b *testing.B) {
 	cue := cueBinary(b)
+	report := benchReport{facts: benchFacts(b, cue)}
 	for _, n := range []int{100, 1000, 10_000} {
 		b.Run(fmt.Sprintf("hosts=%d", n), func(b *testing.B) {
 			for b.Loop() {
 				r := newRegistryBench(b, cue, n)
 				r.run()
-				w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0) // a benchmark's own log is cut after a few lines
-				fmt.Fprintln(w, "\nhosts\twhat\tcpu\twall\tpeak\twire\tshare of cue vet\tbar\t")
-				for _, row := range r.rows {
-					fmt.Fprintln(w, row)
-				}
-				if err := w.Flush(); err != nil {
-					b.Fatal(err)
-				}
+				report.add(n, r.rows)
+				report.print(b, os.Stdout) // a benchmark's own log is cut after a few lines
 			}
 		})
 	}
 	fmt.Print(elsewhere)
+	report.end(b)
 }
 
 // cost is what a process and those that it started took.
@@ -60,7 +54,7 @@ type registryBench struct {
 	cue      string
 	stado    string
 	baseline cost
-	rows     []string
+	rows     []benchRow
 
 	generation int
 }
@@ -173,28 +167,20 @@ func (r *registryBench) say(c cost, b bar) (share, verdict string) {
 }
 
 func (r *registryBench) row(what string, c cost, bars ...bar) {
-	var shares, verdicts []string
+	row := benchRow{what: what, cost: c}
 	for _, b := range bars {
 		if b.of == "" {
 			continue
 		}
 		share, verdict := r.say(c, b)
 		if share != "" {
-			shares = append(shares, share)
+			row.shares = append(row.shares, share)
 		}
 		if verdict != "" {
-			verdicts = append(verdicts, verdict)
+			row.verdicts = append(row.verdicts, verdict)
 		}
 	}
-	amount := func(n int64, unit int64, name string) string {
-		if n == 0 {
-			return ""
-		}
-		return fmt.Sprintf("%.1f %s", float64(n)/float64(unit), name)
-	}
-	r.rows = append(r.rows, fmt.Sprintf("%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t", r.n, what,
-		amount(int64(c.cpu), int64(time.Millisecond), "ms"), amount(int64(c.wall), int64(time.Millisecond), "ms"),
-		amount(c.peak, 1<<20, "MiB"), amount(c.wire, 1000, "kB"), strings.Join(shares, ", "), strings.Join(verdicts, ", ")))
+	r.rows = append(r.rows, row)
 }
 
 // at is a bar that holds from a size on.
