@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -42,8 +43,7 @@ func (c *child) ask(ctx context.Context, q question, reply any, p func(Progress)
 		return false, a.silence(ctx)
 	}
 	err = a.decode(reply)
-	_, told := errors.AsType[*TaskError](err)
-	return alive && fed && (err == nil || told), err
+	return alive && fed && err == nil && a.status == frameReply, err
 }
 
 // feed writes the request. A child that does not read it shows in how it ends, so an error says nothing new.
@@ -92,7 +92,7 @@ func (a *answer) read() {
 		}
 		kind, size, beside := frame[0], binary.BigEndian.Uint64(frame[1:]), binary.BigEndian.Uint64(frame[9:])
 		if size > most || beside > most-size {
-			a.refused, a.tooBig = true, kind != 0
+			a.refused, a.tooBig = true, slices.Contains([]byte{frameProgress, frameReply, frameLast, frameError}, kind)
 			return
 		}
 		if kind == frameProgress && size+beside > maxProgress {
@@ -108,7 +108,7 @@ func (a *answer) read() {
 		switch kind {
 		case frameProgress:
 			a.progress(buf)
-		case frameReply, frameError:
+		case frameReply, frameLast, frameError:
 			a.status, a.reply, a.beside = kind, buf[:size], buf[size:]
 			return
 		default:
@@ -171,7 +171,7 @@ func (a *answer) limit(name, detail string) *LimitError {
 }
 
 func (a *answer) decode(reply any) error {
-	if a.status == frameReply {
+	if a.status != frameError {
 		if err := json.Unmarshal(a.reply, reply); err != nil {
 			return fmt.Errorf("cannot read the reply of the evaluation process: %w", err)
 		}

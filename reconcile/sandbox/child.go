@@ -22,9 +22,8 @@ type child struct {
 	mu     sync.Mutex // guards reaped: a signal may only be sent while the process id is still ours
 	reaped bool
 
-	done    chan struct{} // closed when the process is reaped and nothing of it is left; guards what follows
-	waitErr error
-	words   stderrEnds
+	done  chan struct{} // closed when the process is reaped and nothing of it is left; guards words
+	words stderrEnds
 }
 
 // start starts the process, which done waits for.
@@ -89,7 +88,7 @@ func (c *child) own(started chan<- error) {
 	c.kill() // whatever the child has started and left behind
 	c.mu.Lock()
 	c.reaped = true
-	c.waitErr = c.cmd.Wait()
+	_ = c.cmd.Wait() // how it ended is in its state
 	c.mu.Unlock()
 	deadline := time.Now().Add(grace)
 	for _, f := range []*os.File{c.stdout, c.stderr} {

@@ -43,17 +43,19 @@ func TestKeptChildWorksOn(t *testing.T) {
 	if again := k.pid("pid", sandbox.Limits{Wall: time.Minute, Output: 1 << 20}); again != first {
 		t.Errorf("the second task ran in %d, the first in %d", again, first)
 	}
+	var got string
+	if err := k.Run(t.Context(), given(t, "by the third"), "given", request{}, &got, nil); err != nil || got != "by the third" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if again := k.pid("pid", sandbox.Limits{}); again != first {
+		t.Errorf("the fourth task ran in %d, the first in %d", again, first)
+	}
 	var failed *sandbox.TaskError
 	if err := k.Run(t.Context(), runner(t, sandbox.Limits{}), "fail", request{}, nil, nil); !errors.As(err, &failed) || failed.Kind != "not-found" {
 		t.Errorf("error is %v", err)
 	}
-	var got string
-	if err := k.Run(t.Context(), given(t, "by the fourth"), "given", request{}, &got, nil); err != nil || got != "by the fourth" {
-		t.Errorf("got %q, %v", got, err)
-	}
-	if again := k.pid("pid", sandbox.Limits{}); again != first {
-		t.Errorf("the fifth task ran in %d, the first in %d", again, first)
-	}
+	awaitGone(t, first) // with whatever its failure has left
+	first = k.pid("pid", sandbox.Limits{})
 	k.Close()
 	awaitGone(t, first)
 	last := k.pid("pid", sandbox.Limits{})
@@ -90,6 +92,10 @@ func TestKeptChildIsReplaced(t *testing.T) {
 	}{
 		{"other limits", "pid", sandbox.Limits{Data: 256 << 20}, nil},
 		{"a child that was killed", "pid", sandbox.Limits{}, func(pid int) { _ = unix.Kill(pid, unix.SIGKILL) }},
+		{"a child that was told to end", "pid", sandbox.Limits{}, func(pid int) {
+			_ = unix.Kill(pid, unix.SIGTERM)
+			awaitGone(t, pid)
+		}},
 		{"a child that is worn", "burn", sandbox.Limits{CPU: 4 * time.Second}, nil},
 		{"a child that says more than was asked", "chatter", sandbox.Limits{}, nil},
 	} {
@@ -113,20 +119,27 @@ func TestKeptChildIsReplaced(t *testing.T) {
 // A verdict is that of a process which has done nothing else.
 func TestKeptChildGivesNoVerdict(t *testing.T) {
 	t.Parallel()
-	for _, tc := range []struct{ task, sentence string }{
-		{"memory", "evaluation limit: memory, 256 MiB, in phase evaluation, last begun hosts/hog.cue"},
-		{"panic", "the evaluation process ended without a reply (exit status 2), in phase evaluation, last begun hosts/odd.cue: panic: index out of range"},
+	for _, tc := range []struct {
+		task     string
+		limits   sandbox.Limits
+		sentence string
+	}{
+		{"spin", sandbox.Limits{CPU: 2 * time.Second}, "evaluation limit: cpu, 2 s, in phase evaluation, last begun hosts/spin.cue"},
+		{"memory", sandbox.Limits{Data: 256 << 20}, "evaluation limit: memory, 256 MiB, in phase evaluation, last begun hosts/hog.cue"},
+		{"panic", sandbox.Limits{}, "the evaluation process ended without a reply (exit status 2), in phase evaluation, last begun hosts/odd.cue: panic: index out of range"},
 	} {
 		t.Run(tc.task, func(t *testing.T) {
 			t.Parallel()
-			k, limits, begun := keep(t, time.Hour), sandbox.Limits{Data: 256 << 20}, 0
-			first := k.pid("pid", limits)
-			err := k.Run(t.Context(), runner(t, limits), tc.task, request{}, nil, func(sandbox.Progress) { begun++ })
+			k, begun := keep(t, time.Hour), 0
+			var heard []error
+			k.Ended = func(err error) { heard = append(heard, err) }
+			first := k.pid("pid", tc.limits)
+			err := k.Run(t.Context(), runner(t, tc.limits), tc.task, request{}, nil, func(sandbox.Progress) { begun++ })
 			if err == nil || err.Error() != tc.sentence {
 				t.Errorf("error is %v", err)
 			}
-			if begun != 2 {
-				t.Errorf("begun %d times, want once in each child", begun)
+			if begun != 2 || len(heard) != 1 || heard[0].Error() != tc.sentence {
+				t.Errorf("begun %d times, want once in each child; heard %v", begun, heard)
 			}
 			awaitGone(t, first)
 		})

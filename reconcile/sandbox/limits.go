@@ -82,7 +82,7 @@ func (l Limits) apply() error {
 			return fmt.Errorf("cannot set the %s limit of the evaluation: %w", r.name, err)
 		}
 	}
-	// A child is gone before its garbage matters: the collector may be lazy, as long as there is room.
+	// Most children are gone before their garbage matters: the collector may be lazy, as long as there is room.
 	debug.SetGCPercent(200)
 	// The collector starts to work hard before the hard limit is met, and a runaway recursion ends while there is room to say so.
 	debug.SetMemoryLimit(int64(l.Data / 4 * 3))
@@ -111,4 +111,7 @@ func (l Limits) worn() bool {
 }
 
 // process are the limits that a process keeps for its life; the others hold for one task.
-func (l Limits) process() Limits { return Limits{Data: l.Data, CPU: l.CPU, File: l.File} }
+func (l Limits) process() Limits {
+	l = l.filled()
+	return Limits{Data: l.Data, CPU: l.CPU, File: l.File}
+}

@@ -26,14 +26,14 @@ type Runner struct {
 	Command []string   // argv of the child: this program and its hidden verb, such as {"/proc/self/exe", "sandbox"}
 	Limits  Limits     // zero fields mean [DefaultLimits]
 	Env     []string   // added to the child's small environment, "NAME=value"
-	Files   []*os.File // given to the task as well, see [Files]; the caller closes them when Run has returned
+	Files   []*os.File // a few, given to the task as well, see [Files]; the caller closes them when Run has returned
 }
 
 // Run has the child do task with request and stores its reply in reply, a pointer for [json.Unmarshal] that may be [Attached]. p, which may
 // be nil, is called for each progress report, one at a time and never after Run has returned.
 //
 // The error is a [*LimitError], a [*TaskError], a [*CrashError], the context's own error, or one that says why no child could be
-// started. When it returns, the child and every process of its group are gone.
+// started. A whole reply counts, however the process ends. When Run returns, the child and every process of its group are gone.
 func (r Runner) Run(ctx context.Context, task string, request, reply any, p func(Progress)) error {
 	q, err := r.question(task, request)
 	if err != nil {
@@ -60,6 +60,9 @@ func (r Runner) question(task string, request any) (question, error) {
 	var err error
 	if q.payload, err = json.Marshal(request); err == nil {
 		q.head, err = json.Marshal(header{Task: task, Limits: q.limits, Size: len(q.payload), Files: len(r.Files)})
+	}
+	if err == nil && len(r.Files) > maxFiles {
+		err = fmt.Errorf("%d files are more than %d", len(r.Files), maxFiles)
 	}
 	if err != nil {
 		return q, fmt.Errorf("cannot encode the request of task %s: %w", task, err)

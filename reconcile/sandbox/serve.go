@@ -13,7 +13,9 @@ import (
 	"os"
 	"os/signal"
 	"sync"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -35,6 +37,7 @@ const (
 	frameHead     = 17
 	frameProgress = 'p' // a Progress, before the reply
 	frameReply    = 'r' // the task's reply
+	frameLast     = 'R' // the task's reply, after which the process takes no further task
 	frameError    = 'e' // a TaskError
 )
 
@@ -60,13 +63,13 @@ const (
 )
 
 // Serve is the child's side: it limits this process, does the tasks that stdin asks for, one after the other, writes what they say to
-// stdout and returns the exit code, when stdin ends or when the process has used much of what it may use. The hidden verb of the command
-// line calls it.
+// stdout and returns the exit code when stdin or ctx ends. The hidden verb of the command line calls it.
 func Serve(ctx context.Context, tasks map[string]Task) int {
 	in, err := receive()
 	if err != nil {
 		return protocolFailure(err)
 	}
+	defer context.AfterFunc(ctx, func() { _ = in.conn.SetReadDeadline(time.Unix(1, 0)) })()
 	lines, out := bufio.NewReader(in), &speaker{w: os.Stdout}
 	var limits Limits
 	for first := true; ; first = false {
@@ -92,17 +95,14 @@ func Serve(ctx context.Context, tasks map[string]Task) int {
 		if _, err := io.ReadFull(lines, request); err != nil {
 			return protocolFailure(fmt.Errorf("the request is cut: %w", err))
 		}
-		if err := serve(ctx, tasks, h, request, in.take(), out); err != nil {
+		if err := serve(ctx, tasks, h, request, in.take(), out, limits); err != nil {
 			return protocolFailure(err)
-		}
-		if limits.worn() {
-			return exitDone
 		}
 	}
 }
 
 // serve does one task.
-func serve(ctx context.Context, tasks map[string]Task, h header, request []byte, files []*os.File, out *speaker) error {
+func serve(ctx context.Context, tasks map[string]Task, h header, request []byte, files []*os.File, out *speaker, limits Limits) error {
 	defer func() {
 		for _, f := range files {
 			_ = f.Close() // a task that keeps one has its own copy
@@ -115,11 +115,20 @@ func serve(ctx context.Context, tasks map[string]Task, h header, request []byte,
 	if len(files) != h.Files {
 		return fmt.Errorf("%d of %d files arrived", len(files), h.Files)
 	}
+	var ended atomic.Bool // what outlives the task, such as a connection that is being made, says nothing to the next one
 	reply, err := task(context.WithValue(ctx, filesKey{}, files), request, func(p Progress) {
-		_ = out.say(frameProgress, p) // nobody reading it is no reason to stop
+		if !ended.Load() {
+			_ = out.say(frameProgress, p) // nobody reading it is no reason to stop
+		}
 	})
-	if err != nil {
+	ended.Store(true)
+	switch {
+	case ctx.Err() != nil: // whatever the task makes of it, it is this process that ends
+		return ctx.Err()
+	case err != nil:
 		return out.say(frameError, asTaskError(err))
+	case limits.worn():
+		return out.say(frameLast, reply)
 	}
 	return out.say(frameReply, reply)
 }

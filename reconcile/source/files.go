@@ -75,6 +75,9 @@ type indexWriter struct {
 	out *bufio.Writer
 }
 
+// Seek is not what an index is written with.
+func (w *indexWriter) Seek(int64, int) (int64, error) { return 0, errors.ErrUnsupported }
+
 func (w *indexWriter) Write(p []byte) (int, error) { return w.out.Write(p) }
 
 // Close writes what is left. An index that is not whole on the disk is an error here, as it is of each write otherwise.

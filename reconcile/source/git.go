@@ -68,7 +68,7 @@ type hopeless struct {
 // hopelessPolls is how many polls one attempt stands for that failed at a tip, or that ended in a verdict which is not final.
 const hopelessPolls = 20
 
-// New makes a Git. It touches nothing before the first poll. [Git.Close] ends what it keeps open to an ssh remote.
+// New makes a Git. It touches nothing before the first poll. [Git.Close] ends what it keeps: connections, and a child.
 func New(opts Options) *Git {
 	opts.Deadlines = opts.Deadlines.filled()
 	log := opts.Log
@@ -76,7 +76,8 @@ func New(opts Options) *Git {
 		log = slog.New(slog.DiscardHandler)
 	}
 	return &Git{
-		opts: opts, log: log, ssh: newSSHHost(opts, log), kept: sandbox.Keeper{For: opts.Keep},
+		opts: opts, log: log, ssh: newSSHHost(opts, log),
+		kept:     sandbox.Keeper{For: opts.Keep, Ended: func(err error) { log.Warn("the process of earlier fetches is replaced: " + err.Error()) }},
 		verdicts: map[string]verdict{}, changes: map[change]fleet.Findings{}, maxSteps: maxSteps, maxPacks: maxPacks,
 	}
 }
@@ -391,10 +392,9 @@ func (g *Git) run(ctx context.Context, task string, request, reply any, wall tim
 		last = p
 	}
 	var err error
-	switch task {
-	case taskFetch, taskWalk, taskVouch: // what reads and evaluates nothing
+	if task == taskFetch {
 		err = g.kept.Run(ctx, runner, task, request, reply, report)
-	default:
+	} else { // whatever decides has a process that has read nothing else
 		err = runner.Run(ctx, task, request, reply, report)
 	}
 	return asError(err, g.opts.Remote.URL, last)

@@ -41,6 +41,7 @@ type httpWire struct {
 	remote  Remote
 	tracker *tracker
 	session transport.UploadPackSession
+	close   func() // ends connections that nobody uses
 }
 
 func newHTTPWire(r Remote, d Deadlines, t *tracker) (wire, error) {
@@ -59,12 +60,13 @@ func newHTTPWire(r Remote, d Deadlines, t *tracker) (wire, error) {
 	}
 	// Redirects are followed by nobody: the retrying client hands the answer up, and the git client then refuses it. Otherwise the
 	// credentials of one host could reach another.
-	client := githttp.NewClientWithOptions(retrying(roots, d).StandardClient(), &githttp.ClientOptions{RedirectPolicy: githttp.NoFollowRedirects})
+	retry := retrying(roots, d)
+	client := githttp.NewClientWithOptions(retry.StandardClient(), &githttp.ClientOptions{RedirectPolicy: githttp.NoFollowRedirects})
 	session, err := client.NewUploadPackSession(endpoint, auth)
 	if err != nil {
 		return nil, failure(KindInternal, PhaseConnect, r.URL, err.Error())
 	}
-	return &httpWire{remote: r, tracker: t, session: session}, nil
+	return &httpWire{remote: r, tracker: t, session: session, close: retry.HTTPClient.CloseIdleConnections}, nil
 }
 
 // retrying is a client for reads: it repeats what may be repeated, never waits longer than retryWaitMax whatever the server asks for,
@@ -177,7 +179,7 @@ func (w *httpWire) pack(ctx context.Context, req *packp.UploadPackRequest) (io.R
 	return r, nil
 }
 
-func (w *httpWire) leave() {}
+func (w *httpWire) leave() { w.close() }
 
 func (w *httpWire) refusal(ctx context.Context, err error) error {
 	phase, remote := w.tracker.phase(), w.remote.URL

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -22,6 +23,12 @@ func TestFetchesShareAChild(t *testing.T) {
 		poller func(r repo) *Git
 	}{
 		{"file", func(r repo) *Git { return poller(r.t, r.dir) }},
+		{"https", func(r repo) *Git {
+			address, ca := server(t, backend(t, r))
+			g := poller(r.t, address)
+			g.opts.Remote.CAFile = ca
+			return g
+		}},
 		{"ssh", func(r repo) *Git {
 			g, _ := sshPoller(t, remotetest.SSHD(r.t, remotetest.Config{}).Host, r.dir, long())
 			return g
@@ -48,21 +55,34 @@ func TestFetchesShareAChild(t *testing.T) {
 			if pids := started(); len(pids) != begun {
 				t.Errorf("%d processes were started for two commits", len(pids)-begun)
 			}
-			victim := started()[0] // of the first fetch
-			g.log = slog.New(onPhase(func(phase string) {
-				if phase == PhaseAdvertisement && victim != 0 {
-					if err := unix.Kill(victim, unix.SIGKILL); err != nil {
-						t.Error(err)
+			// A child may answer before it is killed, on a machine that is busy elsewhere; then the next one is.
+			for n := 4; len(started()) == begun && n < 50; n++ {
+				victim := kept(t, started)
+				g.log = slog.New(onPhase(func(phase string) {
+					if phase == PhaseStore && victim != 0 {
+						if err := unix.Kill(victim, unix.SIGKILL); err != nil {
+							t.Error(err)
+						}
+						victim = 0
 					}
-					victim = 0
-				}
-			}))
-			next(4)
-			if pids := started(); victim != 0 || len(pids) != begun+1 {
+				}))
+				next(n)
+			}
+			if pids := started(); len(pids) != begun+1 {
 				t.Errorf("%d processes were started for a commit whose fetch was killed", len(pids)-begun)
 			}
 		})
 	}
+}
+
+// kept is the one process that has not ended.
+func kept(t *testing.T, started func() []int) int {
+	t.Helper()
+	living := slices.DeleteFunc(started(), func(pid int) bool { return unix.Kill(pid, 0) != nil })
+	if len(living) != 1 {
+		t.Fatalf("processes %v are there", living)
+	}
+	return living[0]
 }
 
 // starts notes the processes that g starts.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
 	"time"
 
@@ -21,7 +22,10 @@ func main() {
 		parent()
 		return
 	}
-	os.Exit(sandbox.Serve(context.Background(), tasks()))
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM) // as stado does
+	code := sandbox.Serve(ctx, tasks())
+	stop()
+	os.Exit(code)
 }
 
 // parent runs a sleeping child of its own and is killed by the test.
