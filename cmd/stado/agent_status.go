@@ -168,4 +168,7 @@ func (a *app) printAgent(st agentStatus) {
 	if s.Duty != nil {
 		fmt.Fprintln(a.stdout, fleet.EscapeControls(s.Duty.Sentence))
 	}
+	for _, d := range s.Doubts {
+		fmt.Fprintln(a.stdout, fleet.EscapeControls(d.Sentence))
+	}
 }
