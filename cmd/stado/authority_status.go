@@ -26,6 +26,7 @@ type authorityStatus struct {
 	Generation fleet.Generation `json:"generation,omitempty"` // of the tip
 	Held       fleet.Generation `json:"held_generation"`      // of this host; 0: nothing
 	Duty       string           `json:"duty,omitempty"`       // why no changes are taken here, as this host's agent has found
+	Unfinished string           `json:"unfinished,omitempty"` // a move of the role, or a join of two histories, that was begun here and has not ended
 	Doubts     []string         `json:"doubts,omitempty"`     // what other hosts say that they hold, and this host's agent does not believe
 	Blockers   []string         `json:"blockers"`             // what keeps the repository from serving, each with what to do
 }
@@ -85,6 +86,7 @@ func (a *app) lookAtAuthority(ctx context.Context, s *authorityStatus) error {
 		s.Branch = config.DefaultBranch
 	}
 	s.Blockers = []string{}
+	s.Unfinished = unfinished(home)
 	record, err := duty.Load(home)
 	if err != nil {
 		return err
@@ -194,6 +196,9 @@ func (a *app) answerAuthority(s authorityStatus, asJSON bool) error {
 			dash(s.Authority), s.Repository, s.Branch, short(s.Commit), s.Generation, s.Held)
 		if s.Duty != "" && !slices.Contains(s.Blockers, s.Duty) {
 			fmt.Fprintln(a.stdout, s.Duty)
+		}
+		if s.Unfinished != "" {
+			fmt.Fprintln(a.stdout, s.Unfinished)
 		}
 		for _, d := range s.Doubts {
 			fmt.Fprintln(a.stdout, fleet.EscapeControls(d))
