@@ -42,6 +42,9 @@ func (a *Agent) document() status.Resolver {
 			doc.Refusals = append(doc.Refusals, status.Refusal{Rule: duty.Rule, Sentence: d.Sentence, Since: d.Since})
 		}
 	}
+	for _, d := range a.duty.Doubts() {
+		doc.Doubts = append(doc.Doubts, status.Doubt{Host: d.Host, Sentence: d.Sentence, Since: d.Since})
+	}
 	if lost != "" && served != nil {
 		doc.Refusals = append(doc.Refusals, status.Refusal{Rule: RuleIdentity, Sentence: lost, Since: served.AdmittedAt})
 	}

@@ -49,6 +49,7 @@ type Resolver struct {
 	Candidates      []Candidate      `json:"candidates"`
 	Suspended       *Suspension      `json:"suspended"` // null: what the authority has is adopted
 	Duty            *Duty            `json:"duty"`      // null: this host is the registry authority, or never was
+	Doubts          []Doubt          `json:"doubts,omitempty"`
 }
 
 // Duty says that this host, which had the role of the registry authority, takes no changes as such.
@@ -57,6 +58,13 @@ type Duty struct {
 	Sentence string    `json:"sentence"`
 	Since    time.Time `json:"since"`
 	Forked   bool      `json:"forked"` // a person has to join two histories; it is a refusal too
+}
+
+// Doubt is what another host says that it holds, which this host, the registry authority, does not believe. Nothing follows from it.
+type Doubt struct {
+	Host     fleet.HostName `json:"host"`
+	Sentence string         `json:"sentence"`
+	Since    time.Time      `json:"since"`
 }
 
 // Suspension says that a person has suspended adoption on this host.

@@ -46,6 +46,7 @@ type Report struct {
 	Refusals                 []Refusal         `json:"refusals"`
 	Suspended                *Suspension       `json:"suspended"`
 	Duty                     *Duty             `json:"duty"`
+	Doubts                   []Doubt           `json:"doubts,omitempty"`
 	Verdict                  Verdict           `json:"verdict"`
 	Blockers                 []string          `json:"blockers"`
 }
@@ -132,7 +133,7 @@ func Judge(in Inputs) Report {
 func (r *Report) fill(s *Resolver, in Inputs) {
 	r.Target, r.State, r.PID = s.Target, s.State, s.PID
 	r.UpdatedAt, r.Reason, r.Attempt, r.NextAttemptAt = &s.UpdatedAt, s.Reason, s.Attempt, s.NextAttemptAt
-	r.Authority, r.Fence, r.MaxStaleSeconds, r.Duty = s.Authority, s.Fence, s.MaxStaleSeconds, s.Duty
+	r.Authority, r.Fence, r.MaxStaleSeconds, r.Duty, r.Doubts = s.Authority, s.Fence, s.MaxStaleSeconds, s.Duty, s.Doubts
 	r.Candidates = append(r.Candidates, s.Candidates...)
 	r.Refusals = append(r.Refusals, s.Refusals...)
 	if s.Suspended.Stands(in.Now) {

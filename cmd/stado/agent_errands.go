@@ -15,8 +15,9 @@ import (
 	"stado.internal/stado/reconcile/store"
 )
 
-// errands are what a host owes its fleet after a start, beside its agent: it finishes a move of the authority role whose document is its copy
-// already, and when it has lost its anchor it asks the others what it may have promised. What cannot be done is tried again on every refresh.
+// errands are what a host owes its fleet after a start, beside its agent: it finishes a move of the authority role, or a join of two
+// histories, whose document is its copy already, and when it has lost its anchor it asks the others what it may have promised. What cannot
+// be done is tried again on every refresh, a join less often. What only a person may go on with is named.
 type errands struct {
 	app      *app // of the state directory, and without words
 	home     string
@@ -31,8 +32,14 @@ func (a *app) errands(home string, settings config.Agent) *errands {
 	return &errands{app: quiet, home: home, settings: settings, log: a.log()}
 }
 
+// joinPause is how many refreshes pass before a join is tried again: it reads whole repositories, and usually wants a host that is down.
+const joinPause = 10
+
 // run returns when nothing is owed, or soon after ctx ends.
 func (e *errands) run(ctx context.Context) {
+	if waits := unfinished(e.home); waits != "" {
+		e.log.Warn(waits)
+	}
 	for {
 		owed, interval := e.owed()
 		if owed == nil {
@@ -75,6 +82,8 @@ func (e *errands) owed() (errand func(context.Context) error, interval time.Dura
 		return func(context.Context) error { return err }, interval
 	case move != nil && move.Kind == authority.KindMove && move.Interrupted(authority.HeadOf(view.Snapshot)):
 		return e.finish, interval
+	case move != nil && move.Kind == authority.KindHeal && move.Interrupted(authority.HeadOf(view.Snapshot)):
+		return e.finish, joinPause * interval
 	case view.Held.Recovering:
 		return e.rejoin, interval
 	case view.Held.Generation == 0: // it is new, or about to find out that it has lost what it held
@@ -92,13 +101,43 @@ func (e *errands) finish(ctx context.Context) error {
 		if e.said == "" {
 			e.say(slog.LevelInfo, sayGoingOn(*recorded))
 		}
-		m.to = recorded.To
+		if m.to = recorded.To; recorded.Kind == authority.KindHeal {
+			h := newHealer(m)
+			if err := h.finish(recorded); err != nil {
+				return err
+			}
+			e.say(slog.LevelInfo, strings.TrimSpace(h.receipt.say(h.receipt.State)))
+			return nil
+		}
 		if err := m.run(recorded); err != nil {
 			return err
 		}
 		e.say(slog.LevelInfo, m.move.Receipt().Say())
 		return nil
 	})
+}
+
+// unfinished says what a state directory has begun and not ended, and how a person goes on with it; empty for nothing, and for who may not
+// look.
+func unfinished(home string) string {
+	move, err := recordedMove(home)
+	if move == nil || err != nil {
+		return ""
+	}
+	goOn := "stado registry heal"
+	what := fmt.Sprintf("the join of two histories of the registry, generation %d, has not ended on this host", move.Generation)
+	if move.Kind == authority.KindMove {
+		goOn = fmt.Sprintf("stado placement move --authority --to-host %s", move.To)
+		what = fmt.Sprintf("the move of the registry authority to %s, generation %d, has not ended on this host", move.To, move.Generation)
+	}
+	view, err := store.Read(filepath.Join(home, registryFolder))
+	switch {
+	case err == nil && move.Interrupted(authority.HeadOf(view.Snapshot)):
+		return fmt.Sprintf("%s: its agent goes on with it when it starts (or go on now: %s)", what, goOn)
+	case move.Phase == authority.PhaseAbandoned:
+		return fmt.Sprintf("%s: it is given up, and not every host knows (tell them: stado placement move --authority --abandon)", what)
+	}
+	return fmt.Sprintf("%s, and waits for a person unless its command still runs (go on: %s; give it up: stado placement move --authority --abandon)", what, goOn)
 }
 
 // rejoin ends the recovery of a lost anchor once every other host has said what it holds and has promised.
@@ -141,6 +180,9 @@ func (e *errands) rejoin(ctx context.Context) (err error) {
 }
 
 func sayGoingOn(m authority.Move) string {
+	if m.Kind == authority.KindHeal {
+		return fmt.Sprintf("going on with the join of two histories at generation %d, which was interrupted", m.Generation)
+	}
 	return fmt.Sprintf("going on with the move of the registry authority to %s, generation %d, which was interrupted", m.To, m.Generation)
 }
 

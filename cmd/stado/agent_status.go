@@ -26,6 +26,8 @@ type agentStatus struct {
 	Home    string           `json:"home"`
 	Running bool             `json:"running"`
 	State   *status.Resolver `json:"resolver"` // from the running agent; from its last file when it is stopped; null when there is none
+	// Unfinished is a move of the authority role, or a join of two histories, that this host has begun and not ended.
+	Unfinished string `json:"unfinished,omitempty"`
 }
 
 func newAgentStatus(a *app) *cobra.Command {
@@ -46,6 +48,7 @@ shown. Exit status is 0 when one runs and serves.`,
 			if err != nil {
 				return refused(err)
 			}
+			st.Unfinished = unfinished(home)
 			if asJSON {
 				err = a.printJSON(st)
 			} else {
@@ -167,5 +170,11 @@ func (a *app) printAgent(st agentStatus) {
 	}
 	if s.Duty != nil {
 		fmt.Fprintln(a.stdout, fleet.EscapeControls(s.Duty.Sentence))
+	}
+	for _, d := range s.Doubts {
+		fmt.Fprintln(a.stdout, fleet.EscapeControls(d.Sentence))
+	}
+	if st.Unfinished != "" {
+		fmt.Fprintln(a.stdout, st.Unfinished)
 	}
 }

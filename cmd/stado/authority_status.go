@@ -26,6 +26,8 @@ type authorityStatus struct {
 	Generation fleet.Generation `json:"generation,omitempty"` // of the tip
 	Held       fleet.Generation `json:"held_generation"`      // of this host; 0: nothing
 	Duty       string           `json:"duty,omitempty"`       // why no changes are taken here, as this host's agent has found
+	Unfinished string           `json:"unfinished,omitempty"` // a move of the role, or a join of two histories, that was begun here and has not ended
+	Doubts     []string         `json:"doubts,omitempty"`     // what other hosts say that they hold, and this host's agent does not believe
 	Blockers   []string         `json:"blockers"`             // what keeps the repository from serving, each with what to do
 }
 
@@ -84,6 +86,7 @@ func (a *app) lookAtAuthority(ctx context.Context, s *authorityStatus) error {
 		s.Branch = config.DefaultBranch
 	}
 	s.Blockers = []string{}
+	s.Unfinished = unfinished(home)
 	record, err := duty.Load(home)
 	if err != nil {
 		return err
@@ -91,6 +94,11 @@ func (a *app) lookAtAuthority(ctx context.Context, s *authorityStatus) error {
 	if record != nil && sameFile(record.Repository, s.Repository) {
 		if s.Duty = record.Sentence; record.Forked {
 			s.block("%s", record.Sentence)
+		}
+	}
+	if doc := a.inputs(ctx, home).State; doc != nil {
+		for _, d := range doc.Doubts {
+			s.Doubts = append(s.Doubts, d.Sentence)
 		}
 	}
 	if err := a.lookAtRepository(ctx, s); err != nil {
@@ -188,6 +196,12 @@ func (a *app) answerAuthority(s authorityStatus, asJSON bool) error {
 			dash(s.Authority), s.Repository, s.Branch, short(s.Commit), s.Generation, s.Held)
 		if s.Duty != "" && !slices.Contains(s.Blockers, s.Duty) {
 			fmt.Fprintln(a.stdout, s.Duty)
+		}
+		if s.Unfinished != "" {
+			fmt.Fprintln(a.stdout, s.Unfinished)
+		}
+		for _, d := range s.Doubts {
+			fmt.Fprintln(a.stdout, fleet.EscapeControls(d))
 		}
 		for _, b := range s.Blockers {
 			fmt.Fprintln(a.stdout, b)

@@ -36,7 +36,8 @@ func (w *wards) part(service string) {
 }
 
 // A file that both histories have changed is refused whole before anybody is asked for anything. Made equal, the two are joined, however
-// often that is killed in between, under one generation and one nonce.
+// often that is killed in between, under one generation and one nonce. Until the commit is this host's copy a person goes on with it, whom
+// every status tells so; after that the agent does when it starts.
 func TestHeal(t *testing.T) {
 	t.Parallel()
 	w := newWards(t, "majority", "atlas", "boreas", "carme")
@@ -65,8 +66,17 @@ func TestHeal(t *testing.T) {
 	w.hold("boreas", "carme")
 
 	nonce := ""
-	for _, point := range []authority.Point{authority.PointPromoted, authority.PointCopied} {
+	for _, point := range []authority.Point{authority.PointPromoted, authority.PointCopied, authority.PointStore} {
 		boreas.dieHealing(point)
+		waits := "the join of two histories of the registry, generation 5, has not ended on this host: its agent goes on with it when it starts (or go on now: stado registry heal)\n"
+		if point == authority.PointPromoted {
+			waits = "the join of two histories of the registry, generation 5, has not ended on this host, and waits for a person unless its command still runs (go on: stado registry heal; give it up: stado placement move --authority --abandon)\n"
+		}
+		for _, verb := range []string{"authority", "agent"} {
+			if said, _ := exec.Command(boreas.binary, "--home", boreas.home, verb, "status").Output(); !strings.Contains(string(said), waits) {
+				t.Errorf("killed at %s, stado %s status says\n%s", point, verb, said)
+			}
+		}
 		m := boreas.recorded()
 		if nonce == "" {
 			nonce = m.Nonce
@@ -78,8 +88,16 @@ func TestHeal(t *testing.T) {
 			t.Errorf("a move meanwhile: %s", said)
 		}
 	}
+	agent := boreas.start()
+	boreas.until("the end of the join", func() bool { return boreas.recorded() == nil })
+	agent.stop()
+	for _, words := range []string{"going on with the join of two histories at generation 5, which was interrupted", "joined the history of atlas, generation 3, commit " + heads["atlas"]} {
+		if out := agent.output(); !strings.Contains(out, words) {
+			t.Errorf("the agent does not say %q:\n%s", words, out)
+		}
+	}
 	r := boreas.heal()
-	if r.State != healJoined || r.Generation != 5 || boreas.recorded() != nil {
+	if r.State != healNothing || r.Generation != 5 || boreas.recorded() != nil {
 		t.Errorf("%+v", r)
 	}
 	after := w.heads(heads)

@@ -116,9 +116,34 @@ func (a *app) heal(c *cobra.Command, f healing) error {
 			return err
 		}
 		m.to = m.self
-		h := healer{mover: m, prefer: f.prefer, dryRun: f.dryRun, receipt: healReceipt{State: healNothing, Joined: []joinedSide{}, Repositories: []repositoryResult{}}}
+		h := newHealer(m)
+		h.prefer, h.dryRun = f.prefer, f.dryRun
 		return h.run(recorded)
 	})
+}
+
+func newHealer(m *mover) *healer {
+	return &healer{mover: m, receipt: healReceipt{State: healNothing, Joined: []joinedSide{}, Repositories: []repositoryResult{}}}
+}
+
+// finish ends a join whose commit is this host's copy, and begins no other one.
+func (h *healer) finish(recorded *authority.Move) error {
+	if _, err := h.resume(recorded); err != nil {
+		return err
+	}
+	if err := h.open(); err != nil {
+		return err
+	}
+	sides, err := h.sides()
+	if err != nil {
+		return err
+	}
+	for _, s := range sides {
+		if relation, _ := h.relate(s); relation == authority.Behind {
+			h.catchUp(s)
+		}
+	}
+	return h.conclude()
 }
 
 // run joins what has forked, adopts what is ahead, and pushes to what is behind.
@@ -198,6 +223,10 @@ func (h *healer) resume(recorded *authority.Move) (*authority.Move, error) {
 		other = next.Base
 	}
 	h.joined(joinedSide{Host: other.Authority, Commit: other.Commit, Generation: other.Generation})
+	if next.Store != nil { // it is there, and may have gone on since
+		h.receipt.Store = *next.Store
+		return nil, nil
+	}
 	return nil, h.keepInStore()
 }
 
@@ -352,7 +381,7 @@ func (h *healer) conclude() error {
 		fmt.Fprint(h.app.stdout, r.say(was))
 	}
 	if missing != nil {
-		return fmt.Errorf("done in part only: %s; run the same command again to go on", strings.Join(missing, "; "))
+		return fmt.Errorf("done in part only: %s; run stado registry heal again to go on", strings.Join(missing, "; "))
 	}
 	if h.dryRun || h.stands {
 		return nil

@@ -160,7 +160,11 @@ func (h *healer) pushJoined() (commit string, err error) {
 	if commit, err = g.run(h.ctx, "rev-parse", "HEAD"); err != nil {
 		return "", err
 	}
-	_, err = g.run(h.ctx, "push", "--quiet", "--", own.Repository, "HEAD:refs/heads/"+cmp.Or(own.Branch, authority.Branch))
+	branch := "refs/heads/" + cmp.Or(own.Branch, authority.Branch)
+	if _, err := (gitRepository{dir: own.Repository}).run(h.ctx, "merge-base", "--is-ancestor", commit, branch); err == nil {
+		return commit, nil // it was pushed before this was interrupted, and the branch may have gone on
+	}
+	_, err = g.run(h.ctx, "push", "--quiet", "--", own.Repository, "HEAD:"+branch)
 	return commit, err
 }
 

@@ -139,6 +139,9 @@ func (a *app) printReport(r status.Report) {
 	if r.Duty != nil && !r.Duty.Forked { // else it is a blocker
 		fmt.Fprintln(a.stdout, fleet.EscapeControls(r.Duty.Sentence))
 	}
+	for _, d := range r.Doubts {
+		fmt.Fprintln(a.stdout, fleet.EscapeControls(d.Sentence))
+	}
 	for _, w := range r.WaitingOpens {
 		unproven := ""
 		if w.UnprovenSince != nil {

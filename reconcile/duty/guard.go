@@ -3,7 +3,6 @@ package duty
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -83,7 +82,10 @@ func (w *Watch) wait(ctx context.Context, served *fleet.Snapshot) error {
 type relation struct {
 	is     authority.Relation
 	base   string
-	source reconcile.Source // of a newer one
+	shown  *fleet.Snapshot // of Ahead and Forked: the newest of it that this program can read, which is its end in all but rare cases
+	doubt  reason          // of Unknown
+	source reconcile.Source
+	parts  int // in how many the source was read
 }
 
 // review finds the duty from what the last round found, and keeps it. It gives what is to be read in place of this host's repository, nil
@@ -96,26 +98,25 @@ func (w *Watch) review(ctx context.Context, served *fleet.Snapshot, held source.
 		w.related, w.relatedTo = map[string]relation{}, held.Commit
 	}
 	var peers []authority.Peer
+	found := map[fleet.HostName]Doubt{} // of every word that was looked at; the zero one where it is believed
 	for _, host := range slices.Sorted(maps.Keys(answers)) {
 		a := answers[host]
-		commit := a.Held.Commit
-		r, known := w.related[commit]
-		switch file := histories[commit]; {
-		case commit == held.Commit:
-			r.is = authority.Equal
+		p := authority.Peer{Host: host, Held: a.Held}
+		switch h, known := histories[a.Held.Commit]; {
+		case a.Held.Commit == held.Commit:
+			p.Relation, found[host] = authority.Equal, Doubt{}
 		case !mayMatter(authority.HeadOf(served), a.Held):
-			r.is = authority.Behind
-		case !known && file != "":
-			var err error
-			if r, err = w.relate(ctx, file, commit, held); err != nil {
+			p.Relation, found[host] = authority.Behind, Doubt{}
+		case known:
+			r, err := w.relationTo(ctx, served, held, a.Held.Commit, h)
+			if err != nil {
 				return nil, err
 			}
-			if r.is != authority.Unknown {
-				w.related[commit] = r
-			}
+			p, found[host] = r.peer(a), r.doubted(authority.HeadOf(served), a, h.from).of(a)
 		}
-		peers = append(peers, authority.Peer{Host: host, Held: a.Held, Relation: r.is, Base: r.base})
+		peers = append(peers, p)
 	}
+	w.doubt(served, found)
 	review := authority.ReviewPeers(authority.HeadOf(served), peers)
 	if err := w.conclude(served, review, peers); err != nil {
 		return nil, err
@@ -126,30 +127,127 @@ func (w *Watch) review(ctx context.Context, served *fleet.Snapshot, held source.
 	return nil, nil
 }
 
-// relate reads a bundle that ends in a commit. One that cannot be read leaves the relation unknown: another host may have it too.
-func (w *Watch) relate(ctx context.Context, file, commit string, held source.Anchor) (relation, error) {
-	src, err := w.opts.Bundle(file)
-	if err != nil {
-		return relation{}, err
+// peer is an answer with what is shown in the place of what is said.
+func (r relation) peer(a authority.Answer) authority.Peer {
+	p := authority.Peer{Host: a.Host, Held: a.Held, Relation: r.is, Base: r.base}
+	if r.shown != nil {
+		p.Held = authority.HeadOf(r.shown)
+		p.Held.Commit = a.Held.Commit
 	}
-	offer, err := src.Poll(ctx, held)
+	return p
+}
+
+// doubted is what is not believed of an answer; from is whom the history was read from.
+func (r relation) doubted(held authority.Head, a authority.Answer, from fleet.HostName) reason {
+	switch {
+	case r.is == authority.Behind && (a.Held.Generation > held.Generation || a.Held.Epoch > held.Epoch):
+		return reason{unshown, sayBehind}
+	case r.doubt.kind == unread && a.Host != from:
+		return reason{} // it is another host that does not show it
+	case r.shown == nil || r.shown.Commit != a.Held.Commit:
+		return r.doubt
+	}
+	if shown := authority.HeadOf(r.shown); shown.Generation != a.Held.Generation || shown.Epoch != a.Held.Epoch {
+		return reason{unshown, sayOtherNumbers(shown)}
+	}
+	return reason{}
+}
+
+// relationTo is the relation of a commit that other hosts hold. One that is not known is looked at again at every read.
+func (w *Watch) relationTo(ctx context.Context, served *fleet.Snapshot, held source.Anchor, commit string, h history) (relation, error) {
+	r := w.related[commit]
+	switch {
+	case r.is != authority.Unknown:
+		return r, nil
+	case h.file == "":
+		return relation{doubt: reason{unread, sayUnread(h.why)}}, nil
+	case h.spoilt:
+		return r, nil
+	}
+	if r.source == nil {
+		src, err := w.opts.Bundle(h.file)
+		if err != nil {
+			return relation{}, err
+		}
+		r.source = src
+	}
+	next, err := relate(ctx, r.source, served, held, commit)
 	switch {
 	case ctx.Err() != nil:
 		return relation{}, ctx.Err()
 	case err != nil:
-		w.opts.Log.Warn(fmt.Sprintf("the registry that another host holds at commit %s cannot be read: %v", commit, err))
-		return relation{}, nil
-	case offer.Tip != commit: // the host has gone on since it was asked
-		return relation{}, nil
+		next.is, next.doubt = authority.Unknown, reason{unread, sayUnread(err.Error())}
 	}
-	r := relation{is: authority.Forked, base: offer.MergeBase}
+	if next.doubt.kind == unread {
+		if !w.spoil(commit, h) {
+			return r, nil // a round has put it away meanwhile
+		}
+		next.source = nil
+	} else if next.parts > 1 { // the source would go on where the proof has ended
+		if next.source, err = w.opts.Bundle(h.file); err != nil {
+			return relation{}, err
+		}
+	}
+	w.related[commit] = next
+	return next, nil
+}
+
+// relate reads a source that is to end in a commit, and has it prove what it shows.
+func relate(ctx context.Context, src reconcile.Source, served *fleet.Snapshot, held source.Anchor, commit string) (relation, error) {
+	r := relation{source: src}
+	anchor := held
+	anchor.Restart = true // an earlier look may have gone on from there
+	offer, err := src.Poll(ctx, anchor)
 	switch {
-	case offer.Descends:
-		r.is, r.source = authority.Ahead, src
-	case offer.MergeBase == commit:
+	case err != nil:
+		return r, err
+	case offer.Tip != commit: // the host has gone on since it was asked, or has made the rest up
+		r.doubt = reason{unread, sayEndsElsewhere(offer.Tip)}
+		return r, nil
+	case !offer.Descends && offer.MergeBase == commit:
 		r.is = authority.Behind
+		return r, nil
+	}
+	p := proof{source: src, trust: served.Registry.Trust, since: held.Commit}
+	if !offer.Descends {
+		if p.since = offer.MergeBase; p.since != "" && (p.asks() || !readable(offer)) { // all of it, in place of its tip alone
+			base := offer.MergeBase
+			if offer, err = src.Poll(ctx, source.Anchor{Commit: base}); err != nil {
+				return r, err
+			}
+			offer.Descends, offer.MergeBase = false, base
+		}
+	}
+	if r.parts, r.doubt, err = p.run(ctx, offer); err != nil || r.doubt.kind != "" {
+		return r, err
+	}
+	if r.shown = p.newest; r.shown == nil {
+		r.doubt = reason{unshown, sayNoRegistry(commit)}
+		return r, nil
+	}
+	if r.is = authority.Ahead; !offer.Descends {
+		r.is, r.base = authority.Forked, offer.MergeBase
 	}
 	return r, nil
+}
+
+// readable reports whether the last step of an offer is a registry that this program can read.
+func readable(offer source.Offer) bool {
+	n := len(offer.Steps)
+	return n > 0 && registryOf(offer.Steps[n-1]) != nil
+}
+
+// spoil has a history read again, from whoever shows it. False when it is not the one any more that is looked at.
+func (w *Watch) spoil(commit string, h history) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.histories[commit] != h {
+		return false
+	}
+	h.spoilt = true
+	w.histories = maps.Clone(w.histories)
+	w.histories[commit] = h
+	return true
 }
 
 // conclude keeps what a review came to, before anything follows from it.
@@ -194,7 +292,8 @@ func (w *Watch) Adopted(s *fleet.Snapshot) {
 		w.repository = s.Registry.Directory.Authority.Repository
 		return
 	}
-	if w.repository == "" { // it has never been the authority, as far as this process knows
+	w.doubts = map[fleet.HostName]Doubt{} // whoever is the authority asks
+	if w.repository == "" {               // it has never been the authority, as far as this process knows
 		return
 	}
 	r := authority.SteppedDown(authority.HeadOf(s))
@@ -229,5 +328,3 @@ func (w *Watch) keep(next *Record) error {
 	w.opts.Changed()
 	return nil
 }
-
-const sayServesAgain = "this host is the registry authority again: no other host holds a registry that says otherwise"

@@ -80,9 +80,3 @@ func (r *Record) same(other *Record) bool {
 	}
 	return r.Duty == other.Duty && r.Forked == other.Forked && r.Other.Authority == other.Other.Authority && r.Repository == other.Repository
 }
-
-func sayDamaged(file string) error {
-	return fmt.Errorf("%s is not what this build writes (%s)", file, sayRemove)
-}
-
-const sayRemove = "it says whether this host is still the registry authority; ask the other hosts with stado registry claim what they hold, then remove it"

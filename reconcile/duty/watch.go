@@ -76,12 +76,21 @@ type Watch struct {
 	record     *Record
 	repository string // of this host, as the last registry that named it says; empty: none did
 	answers    map[fleet.HostName]authority.Answer
-	histories  map[string]string // commit → bundle that ends in it
-	seen       string            // what the last round found that may matter
+	histories  map[string]history // by the commit that they are to end in
+	seen       string             // what the last round found that may matter
+	doubts     map[fleet.HostName]Doubt
 
 	// Only reads touch these, of which there is one at a time.
 	related   map[string]relation // by commit
 	relatedTo string              // the commit that related is about
+}
+
+// history is a bundle of what a host holds.
+type history struct {
+	file   string // empty when it could not be read from there
+	from   fleet.HostName
+	why    string // it could not
+	spoilt bool   // what is in the file is not what was asked for, so it is read again
 }
 
 // New takes over the record that the state directory has. One that cannot be read stands as a dispute, until other hosts are heard.
@@ -91,7 +100,10 @@ func New(o Options) (*Watch, error) {
 		o.Log.Error(err.Error())
 		record = &Record{Duty: authority.DutyDispute, Forked: true, Sentence: err.Error(), Since: time.Now().UTC()}
 	}
-	w := &Watch{opts: o, asks: make(chan *fleet.Snapshot, 1), first: make(chan struct{}), record: record, histories: map[string]string{}}
+	w := &Watch{
+		opts: o, asks: make(chan *fleet.Snapshot, 1), first: make(chan struct{}), record: record,
+		histories: map[string]history{}, doubts: map[fleet.HostName]Doubt{},
+	}
 	if record != nil {
 		w.repository = record.Repository
 	}
@@ -137,17 +149,25 @@ func (w *Watch) named(s *fleet.Snapshot) bool {
 // round asks all other hosts, and reads what some hold and this one may lack.
 func (w *Watch) round(ctx context.Context, held *fleet.Snapshot) {
 	answers := w.ask(ctx, held)
-	news := newest(authority.HeadOf(held), answers)
-	w.read(ctx, held.Registry, news)
+	w.mu.Lock()
+	before := w.histories
+	news := newest(authority.HeadOf(held), answers, func(h fleet.HostName) bool { return w.doubts[h].Host != "" })
+	w.mu.Unlock()
+	after := w.read(ctx, held.Registry, news, before)
 	var seen []string
 	for _, n := range news {
 		seen = append(seen, string(n.Host)+" "+n.Held.Commit)
 	}
 	w.mu.Lock()
-	w.answers = answers
+	w.answers, w.histories = answers, after
 	fresh := len(seen) > 0 && strings.Join(seen, "\n") != w.seen
 	w.seen = strings.Join(seen, "\n")
 	w.mu.Unlock()
+	for commit, h := range before {
+		if after[commit].file == "" && h.file != "" {
+			_ = os.Remove(h.file) // a cache
+		}
+	}
 	if fresh {
 		w.opts.Poke()
 	}
@@ -182,10 +202,14 @@ func (w *Watch) ask(ctx context.Context, held *fleet.Snapshot) map[fleet.HostNam
 	return answers
 }
 
-// newest are the answers of hosts that hold what may take the role away, one for each registry, the weightiest first.
-func newest(held authority.Head, answers map[fleet.HostName]authority.Answer) []authority.Answer {
+// newest are the answers of hosts that hold what may take the role away, one for each registry, the weightiest first. Those of hosts whose
+// word is doubted come after all others, so that nobody is kept from being heard by what somebody else makes up.
+func newest(held authority.Head, answers map[fleet.HostName]authority.Answer, doubted func(fleet.HostName) bool) []authority.Answer {
+	hosts := slices.SortedFunc(maps.Keys(answers), func(a, b fleet.HostName) int {
+		return cmp.Or(later(doubted(a), doubted(b)), cmp.Compare(a, b))
+	})
 	var out []authority.Answer
-	for _, host := range slices.Sorted(maps.Keys(answers)) {
+	for _, host := range hosts {
 		a := answers[host]
 		same := func(other authority.Answer) bool { return other.Held.Commit == a.Held.Commit }
 		if mayMatter(held, a.Held) && !slices.ContainsFunc(out, same) {
@@ -193,9 +217,20 @@ func newest(held authority.Head, answers map[fleet.HostName]authority.Answer) []
 		}
 	}
 	slices.SortStableFunc(out, func(a, b authority.Answer) int {
-		return cmp.Or(cmp.Compare(b.Held.Epoch, a.Held.Epoch), cmp.Compare(b.Held.Generation, a.Held.Generation))
+		return cmp.Or(later(doubted(a.Host), doubted(b.Host)), cmp.Compare(b.Held.Epoch, a.Held.Epoch), cmp.Compare(b.Held.Generation, a.Held.Generation))
 	})
 	return out[:min(len(out), maxHistories)]
+}
+
+// later puts what is true behind what is not.
+func later(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
 }
 
 // mayMatter leaves out what [authority.ReviewPeers] has no use for whatever the histories: it need not be read.
@@ -209,31 +244,20 @@ func mayMatter(held, other authority.Head) bool {
 	return other.Generation == held.Generation && other.Digest != held.Digest
 }
 
-// read brings the histories of news here that are not here yet, and forgets all others.
-func (w *Watch) read(ctx context.Context, registry *fleet.Registry, news []authority.Answer) {
-	w.mu.Lock()
-	before := w.histories
-	w.mu.Unlock()
-	after := map[string]string{}
+// read brings the histories of news here that are not here yet, and leaves out all others.
+func (w *Watch) read(ctx context.Context, registry *fleet.Registry, news []authority.Answer, before map[string]history) map[string]history {
+	after := map[string]history{}
 	for _, n := range news {
-		file, known := before[n.Held.Commit]
-		if !known {
-			file = filepath.Join(w.path(), n.Held.Commit+".bundle")
-			if err := w.readOne(ctx, registry, n.Host, file); err != nil {
-				w.opts.Log.Warn(fmt.Sprintf("host %s holds generation %d, which names %s, and it cannot be read from there: %v", n.Host, n.Held.Generation, n.Held.Authority, err))
-				continue
+		h, known := before[n.Held.Commit]
+		if !known || h.file == "" || h.spoilt {
+			h = history{file: filepath.Join(w.path(), n.Held.Commit+".bundle"), from: n.Host}
+			if err := w.readOne(ctx, registry, n.Host, h.file); err != nil {
+				h.file, h.why = "", err.Error()
 			}
 		}
-		after[n.Held.Commit] = file
+		after[n.Held.Commit] = h
 	}
-	w.mu.Lock()
-	w.histories = after
-	w.mu.Unlock()
-	for commit, file := range before {
-		if after[commit] == "" {
-			_ = os.Remove(file) // a cache
-		}
-	}
+	return after
 }
 
 func (w *Watch) readOne(ctx context.Context, registry *fleet.Registry, host fleet.HostName, file string) error {

@@ -41,20 +41,34 @@ func registry(n int, epoch uint64, names fleet.HostName) *fleet.Snapshot {
 type src struct {
 	name  string
 	offer source.Offer
+	rest  map[string][]source.Offer // the offers after that to whoever holds a commit, one after the other
+	asked map[string]int            // for them
 	err   error
 	polls int
+	bad   map[string]bool // commits that nobody vouches for
 }
 
-func (s *src) Poll(context.Context, source.Anchor) (source.Offer, error) {
+func (s *src) Poll(_ context.Context, held source.Anchor) (source.Offer, error) {
 	s.polls++
-	return s.offer, s.err
+	rest, asked := s.rest[held.Commit], s.asked[held.Commit]
+	if held.Restart || asked == len(rest) {
+		s.asked = map[string]int{}
+		return s.offer, s.err
+	}
+	s.asked[held.Commit]++
+	return rest[asked], s.err
 }
 
 func (s *src) Policies(context.Context, policies.Revision, policies.Revision) (fleet.Findings, error) {
 	return fleet.Findings{{Rule: s.name}}, nil
 }
 
-func (s *src) Vouch(context.Context, source.Question) (int, *signature.Refusal, error) {
+func (s *src) Vouch(_ context.Context, q source.Question) (int, *signature.Refusal, error) {
+	for i, c := range q.Commits {
+		if s.bad[c] {
+			return i, &signature.Refusal{Kind: signature.Unsigned, Commit: c, Author: q.Since}, nil
+		}
+	}
 	return len(s.name), nil, nil
 }
 
@@ -154,8 +168,12 @@ func (b *bench) start() {
 
 // history is what a bundle of a registry is to commit 7: ahead, or forked at a base.
 func (b *bench) history(s *fleet.Snapshot, base string) {
-	offer := source.Offer{Tip: s.Commit, Descends: base == "", MergeBase: base}
+	offer := source.Offer{Tip: s.Commit, Descends: base == "", MergeBase: base, Steps: []source.Step{step(s)}}
 	b.bundles[s.Commit] = &src{name: "bundle", offer: offer}
+}
+
+func step(s *fleet.Snapshot) source.Step {
+	return source.Step{Commit: s.Commit, Registry: s.Registry, Digest: s.Digest}
 }
 
 // read reads twice, so that what the first round found is known, and gives the tip.

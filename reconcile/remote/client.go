@@ -105,35 +105,24 @@ func (c *Client) settle() {
 
 // connect tries the paths in order.
 func (c *Client) connect(ctx context.Context) (*Conn, *Error) {
-	var names []string
-	var errs []*Error
-	for i, p := range c.options.Paths {
+	conn, err := c.options.along(ctx, func(i int) (*Conn, *Error) {
 		a := c.pending[i]
 		if a != nil && a.ended() && (a.conn == nil || !a.conn.alive()) { // nobody has waited for this end
 			a.discard()
 			a = nil
 		}
 		if a == nil {
-			a = c.begin(p)
+			a = c.begin(c.options.Paths[i])
 			c.pending[i] = a
 		}
 		conn, err, over := a.wait(ctx)
 		if over {
 			delete(c.pending, i)
 		}
-		if err == nil {
-			c.kept = conn
-			return conn, nil
-		}
-		if ctx.Err() != nil {
-			return nil, err
-		}
-		names, errs = append(names, p.Name), append(errs, err)
-	}
-	if len(errs) == 0 {
-		return nil, c.options.noPath()
-	}
-	return nil, joined(c.options.Host, names, errs)
+		return conn, err
+	})
+	c.kept = conn
+	return conn, err
 }
 
 func (c *Client) gaveUp(ctx context.Context) *Error {

@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,26 +20,35 @@ import (
 // what it has opened is closed at once; nothing of it is left when it returns. The error is an [*Error].
 func Dial(ctx context.Context, o Options) (*Conn, error) {
 	o = o.filled()
-	var names []string
-	var errs []*Error
-	for _, p := range o.Paths {
-		c, err := o.dialStrictly(ctx, p)
-		if err == nil {
-			return c, nil
-		}
-		if ctx.Err() != nil {
-			return nil, err
-		}
-		names, errs = append(names, p.Name), append(errs, err)
+	c, err := o.along(ctx, func(i int) (*Conn, *Error) { return o.dialStrictly(ctx, o.Paths[i]) })
+	if err != nil {
+		return nil, err
 	}
-	if len(errs) == 0 {
-		return nil, o.noPath()
-	}
-	return nil, joined(o.Host, names, errs)
+	return c, nil
 }
 
-func (o Options) noPath() *Error {
-	return &Error{Phase: PhaseConnect, Host: o.Host, Kind: KindDestination, Cause: sayNoDestination(o.Host)}
+// along tries the paths in order until one answers, each once by its index. Those on which the server has turned this host away are tried
+// again when all have been, since what refuses on one path may be nothing that is on another one.
+func (o Options) along(ctx context.Context, try func(int) (*Conn, *Error)) (*Conn, *Error) {
+	if len(o.Paths) == 0 {
+		return nil, &Error{Phase: PhaseConnect, Host: o.Host, Kind: KindDestination, Cause: sayNoDestination(o.Host)}
+	}
+	errs := make([]*Error, len(o.Paths))
+	for round := 0; round == 0 || slices.ContainsFunc(errs, (*Error).turnedAway) && again(ctx, round-1); round++ {
+		for i := range o.Paths {
+			if round > 0 && !errs[i].turnedAway() {
+				continue
+			}
+			var c *Conn
+			if c, errs[i] = try(i); errs[i] == nil {
+				return c, nil
+			}
+			if ctx.Err() != nil {
+				return nil, errs[i]
+			}
+		}
+	}
+	return nil, joined(o, errs)
 }
 
 func (o Options) dialStrictly(ctx context.Context, p Path) (*Conn, *Error) {
@@ -131,24 +141,18 @@ func (d *dialing) dial(ctx context.Context) (*Conn, *Error) {
 		return nil, d.failed(ctx, err, KindIdentity)
 	}
 	defer d.keys.close()
-	for try := 0; ; try++ {
-		d.clock.begin(PhaseConnect)
-		raw, err := d.options.Dial(ctx, "tcp", d.address)
-		if err != nil {
-			return nil, d.failed(ctx, err, KindUnreachable)
-		}
-		d.heard.Store(false)
-		conn, refused := d.shake(ctx, raw)
-		if refused == nil || !refused.turnedAway() || !again(ctx, try) {
-			return conn, refused
-		}
+	d.clock.begin(PhaseConnect)
+	raw, err := d.options.Dial(ctx, "tcp", d.address)
+	if err != nil {
+		return nil, d.failed(ctx, err, KindUnreachable)
 	}
+	return d.shake(ctx, raw)
 }
 
 // An OpenSSH server at which many begin at the same instant turns some of them away at once, by chance (MaxStartups). These come back, each
 // at another time.
 const (
-	maxTries  = 5
+	maxTries  = 5                      // of one path
 	firstWait = 200 * time.Millisecond // about; each later one is twice as long
 )
 

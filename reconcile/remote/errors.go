@@ -66,7 +66,7 @@ func gaveUp(ctx context.Context) (kind Kind, cause string, ok bool) {
 }
 
 // joined makes one error of those of several paths: the first one that somebody must act on, with all of them in its words.
-func joined(host string, names []string, errs []*Error) *Error {
+func joined(o Options, errs []*Error) *Error {
 	if len(errs) == 1 {
 		return errs[0]
 	}
@@ -79,8 +79,8 @@ func joined(host string, names []string, errs []*Error) *Error {
 	}
 	words, values := make([]string, len(errs)), make([]error, len(errs))
 	for i, e := range errs {
-		words[i], values[i] = names[i]+": "+string(e.Phase)+": "+e.Cause, e
+		words[i], values[i] = o.Paths[i].Name+": "+string(e.Phase)+": "+e.Cause, e
 	}
-	chosen.Cause, chosen.Err = sayNoPath(host, strings.Join(words, "; ")), errors.Join(values...)
+	chosen.Cause, chosen.Err = sayNoPath(o.Host, strings.Join(words, "; ")), errors.Join(values...)
 	return &chosen
 }

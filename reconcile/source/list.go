@@ -10,13 +10,16 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"net/http/httptrace"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
+	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
 	"github.com/hashicorp/go-retryablehttp"
 
 	"stado.internal/stado/reconcile/remote"
@@ -98,16 +101,15 @@ func (l *httpLister) list(ctx context.Context, r Remote, d Deadlines, t *tracker
 	}
 	bounded, cancel := context.WithTimeout(ctx, d.listing())
 	defer cancel()
-	req, err := retryablehttp.NewRequestWithContext(t.traced(bounded, PhaseAdvertisement), http.MethodGet, r.URL+"/info/refs?service=git-upload-pack", nil)
-	if err != nil {
-		return "", failure(KindUnreachable, PhaseConnect, r.URL, err.Error())
+	tip, err := l.askKept(bounded, d.Advertisement/4, r, auth, t)
+	if errors.Is(err, errForgotten) {
+		l.close()
+		l.client = nil // one connection carries all requests of a client where the remote speaks HTTP/2
+		if err = l.renew(r, d); err != nil {
+			return "", failure(KindCertificate, PhaseConnect, r.URL, err.Error())
+		}
+		tip, err = l.ask(bounded, r, auth, t)
 	}
-	req.Header.Set("User-Agent", capability.DefaultAgent())
-	req.Header.Set("Accept", "*/*")
-	if auth != nil {
-		auth.SetAuth(req.Request)
-	}
-	tip, err := l.ask(req, r, t)
 	switch {
 	case ctx.Err() != nil:
 		return "", ctx.Err()
@@ -117,7 +119,40 @@ func (l *httpLister) list(ctx context.Context, r Remote, d Deadlines, t *tracker
 	return tip, err
 }
 
-func (l *httpLister) ask(req *retryablehttp.Request, r Remote, t *tracker) (string, error) {
+// errForgotten ends a request over a connection that was kept: something on the way may have forgotten it without a word.
+var errForgotten = errors.New("the kept connection brings no answer")
+
+// askKept asks, and ends with [errForgotten] when that went over a connection which was used before, and brought nothing within patience.
+func (l *httpLister) askKept(ctx context.Context, patience time.Duration, r Remote, auth githttp.AuthMethod, t *tracker) (string, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	silent := time.AfterFunc(patience, func() { cancel(errForgotten) })
+	silent.Stop()
+	defer silent.Stop()
+	tip, err := l.ask(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(c httptrace.GotConnInfo) {
+			if silent.Stop(); c.Reused {
+				silent.Reset(patience)
+			}
+		},
+		GotFirstResponseByte: func() { silent.Stop() },
+	}), r, auth, t)
+	if err != nil && errors.Is(context.Cause(ctx), errForgotten) {
+		return "", errForgotten
+	}
+	return tip, err
+}
+
+func (l *httpLister) ask(ctx context.Context, r Remote, auth githttp.AuthMethod, t *tracker) (string, error) {
+	req, err := retryablehttp.NewRequestWithContext(t.traced(ctx, PhaseAdvertisement), http.MethodGet, r.URL+"/info/refs?service=git-upload-pack", nil)
+	if err != nil {
+		return "", failure(KindUnreachable, PhaseConnect, r.URL, err.Error())
+	}
+	req.Header.Set("User-Agent", capability.DefaultAgent())
+	req.Header.Set("Accept", "*/*")
+	if auth != nil {
+		auth.SetAuth(req.Request)
+	}
 	resp, err := l.client.Do(req)
 	if err != nil {
 		return "", networkFailure(innermost(err), t.phase(), r.URL)

@@ -2,15 +2,20 @@ package source
 
 import (
 	"bytes"
+	"context"
+	"encoding/pem"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/go-git/go-git/v5/plumbing/format/pktline"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
@@ -182,5 +187,121 @@ func TestLocalTip(t *testing.T) {
 	}
 	if got, ok := localTip(r.dir, "long"); ok {
 		t.Errorf("got %q out of a file that is no reference", got)
+	}
+}
+
+// forgetful passes connections on to a server, until what is on the way forgets those there are: it says nothing on them any more, and
+// nobody is told.
+type forgetful struct {
+	net.Listener
+	to string
+
+	mu    sync.Mutex
+	conns []*mutable
+}
+
+func (f *forgetful) serve() {
+	var carried sync.WaitGroup
+	defer carried.Wait()
+	for {
+		near, err := f.Accept()
+		if err != nil {
+			return
+		}
+		far, err := net.Dial("tcp", f.to)
+		if err != nil {
+			_ = near.Close()
+			continue
+		}
+		c := &mutable{Conn: far}
+		f.mu.Lock()
+		f.conns = append(f.conns, c)
+		f.mu.Unlock()
+		carried.Go(func() { _, _ = io.Copy(c, near); _ = far.Close() })
+		carried.Go(func() { _, _ = io.Copy(near, c); _ = near.Close() })
+	}
+}
+
+func (f *forgetful) forget() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.conns {
+		c.mute.Store(true)
+	}
+}
+
+// mutable is a connection that can be made to take everything and pass nothing on.
+type mutable struct {
+	net.Conn
+	mute atomic.Bool
+}
+
+func (m *mutable) Write(p []byte) (int, error) {
+	if m.mute.Load() {
+		return len(p), nil
+	}
+	return m.Conn.Write(p)
+}
+
+// A kept connection that died without a word costs a poll a part of its time and one more connection, over both kinds of HTTP. A remote
+// that is slow only loses nothing by it.
+func TestListingOverAForgottenConnection(t *testing.T) {
+	t.Parallel()
+	r := newRepo(t)
+	tip := r.commit("1", registry(1))
+	for _, version := range []string{"HTTP/1.1", "HTTP/2.0"} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			var slow atomic.Bool
+			git := backend(t, r)
+			s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				if req.Proto != version {
+					t.Errorf("the request is %s", req.Proto)
+				}
+				if slow.Swap(false) {
+					<-req.Context().Done() // longer than anybody waits on a kept connection
+				}
+				git.ServeHTTP(w, req)
+			}))
+			s.EnableHTTP2 = version != "HTTP/1.1"
+			s.StartTLS()
+			t.Cleanup(s.Close)
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			way := &forgetful{Listener: l, to: s.Listener.Addr().String()}
+			var serving sync.WaitGroup
+			serving.Go(way.serve)
+			g := poller(t, "https://"+l.Addr().String()+"/registry/.git")
+			g.opts.Remote.CAFile = filepath.Join(t.TempDir(), "ca.pem")
+			put(t, g.opts.Remote.CAFile, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})))
+			g.opts.Deadlines = long()
+			g.opts.Deadlines.Advertisement = 2 * time.Second // with what connecting may take, a list has two minutes
+			t.Cleanup(func() {
+				g.Close()
+				s.CloseClientConnections()
+				_ = l.Close()
+				serving.Wait()
+			})
+			list := func() (connections int) {
+				t.Helper()
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				if got, err := g.list(ctx); err != nil || got != tip {
+					t.Fatalf("got %s, %v", got, err)
+				}
+				way.mu.Lock()
+				defer way.mu.Unlock()
+				return len(way.conns)
+			}
+			before := list()
+			way.forget()
+			after := list()
+			slow.Store(true)
+			if last := list(); after <= before || last <= after {
+				t.Errorf("there were %d, %d and %d connections", before, after, last)
+			}
+		})
 	}
 }
