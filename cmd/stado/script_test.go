@@ -69,7 +69,7 @@ func TestScripts(t *testing.T) {
 				"GIT_CONFIG_GLOBAL="+filepath.Join(e.WorkDir, ".gitconfig"), "GIT_CONFIG_NOSYSTEM=1",
 			)
 			return os.WriteFile(filepath.Join(e.WorkDir, ".gitconfig"),
-				[]byte("[user]\n\tname = Ada\n\temail = ada@example.net\n[init]\n\tdefaultBranch = main\n[commit]\n\tgpgsign = false\n"), 0o600)
+				[]byte("[user]\n\tname = Ada\n\temail = ada@example.net\n[init]\n\tdefaultBranch = main\n[commit]\n\tgpgsign = false\n[maintenance]\n\tauto = false\n"), 0o600)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"eventually": scriptEventually,

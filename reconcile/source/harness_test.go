@@ -38,7 +38,7 @@ func (r repo) git(args ...string) string { r.t.Helper(); return r.gitIn(nil, arg
 func (r repo) tryGit(args ...string) error { return r.command(args...).Run() }
 
 func (r repo) command(args ...string) *exec.Cmd {
-	cmd := exec.Command("git", args...)
+	cmd := exec.Command("git", append([]string{"-c", "maintenance.auto=false"}, args...)...)
 	cmd.Dir = r.dir
 	cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + r.dir, "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null",

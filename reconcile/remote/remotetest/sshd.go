@@ -57,7 +57,8 @@ func SSHD(t testing.TB, c Config) *Daemon {
 		}
 		d := &Daemon{Host: newHost(t, c, me.Username, address, port)}
 		d.config = d.configure(t, c)
-		d.argv = append(slices.Clone(c.Within), program, "-D", "-e", "-f", d.config)
+		// With -r a connection is a fork: it does not start the program again, which is a good part of what a connection costs.
+		d.argv = append(slices.Clone(c.Within), program, "-D", "-r", "-e", "-f", d.config)
 		said, ok := d.start(t)
 		if ok {
 			return d
@@ -66,6 +67,13 @@ func SSHD(t testing.TB, c Config) *Daemon {
 	}
 	t.Fatalf("%s does not start (install openssh-server)", program)
 	return nil
+}
+
+// gitSettings are git's settings in the environment of this process, which hold for sessions as well.
+func gitSettings() []string {
+	return slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return !strings.HasPrefix(v, "GIT_CONFIG_COUNT=") && !strings.HasPrefix(v, "GIT_CONFIG_KEY_") && !strings.HasPrefix(v, "GIT_CONFIG_VALUE_")
+	})
 }
 
 func freePort(t testing.TB, address string) int {
@@ -85,7 +93,8 @@ func (d *Daemon) configure(t testing.TB, c Config) string {
 		"ListenAddress " + d.Name, "Port " + strconv.Itoa(d.Port), "PidFile none", "UsePAM no", "UseDNS no", "StrictModes no",
 		"PasswordAuthentication no", "KbdInteractiveAuthentication no", "PermitRootLogin prohibit-password", "MaxStartups " + cmp.Or(c.MaxStartups, "100"),
 		"AuthorizedKeysFile " + file("authorized_keys"),
-		"SetEnv " + strings.Join(append([]string{"HOME=" + d.dir}, c.Env...), " "), // the shell reads no dot file of whoever runs the test
+		// The shell reads no dot file of whoever runs the test.
+		"SetEnv " + strings.Join(slices.Concat([]string{"HOME=" + d.dir}, gitSettings(), c.Env), " "),
 	}
 	if c.UserAuthority == nil {
 		WritePublic(t, file("authorized_keys"), d.Key.PublicKey())

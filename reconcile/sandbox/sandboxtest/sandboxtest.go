@@ -45,8 +45,9 @@ func Build(t testing.TB, pkg string, flags ...string) string {
 	return path
 }
 
-// build links pkg and unlinks the file at once: what stays is this process's descriptor, so that nothing is left behind even when the
-// test process is killed.
+// build has the go command link pkg, or give what it has linked of the same source before, also for another test process: go run keeps the
+// programs that it runs by their content, as go build does not. Here it runs cp, so that there is a program to open. The copy is unlinked
+// at once: what stays is this process's descriptor, so that nothing is left behind even when the test process is killed.
 func build(pkg string, flags []string) (string, error) {
 	dir, err := os.MkdirTemp("", "stado-build-")
 	if err != nil {
@@ -54,7 +55,7 @@ func build(pkg string, flags []string) (string, error) {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	file := filepath.Join(dir, "program")
-	cmd := exec.Command("go", append(append([]string{"build", "-buildvcs=false", "-o", file}, flags...), pkg)...)
+	cmd := exec.Command("go", append(append([]string{"run", "-buildvcs=false", "-exec", "cp -T --"}, flags...), pkg, file)...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("cannot build %s: %w\n%s", pkg, err, out)
