@@ -64,27 +64,25 @@ func newStamper(ctx context.Context, e source.Evaluator, dir string, log *slog.L
 
 // stamp does all of it: look, commit, and push until it is done or somebody else has done it.
 func (s stamper) stamp(ctx context.Context) (stampAnswer, error) {
+	base, err := s.tip(ctx)
+	if err != nil {
+		return stampAnswer{}, err
+	}
 	for attempt := 1; attempt <= stampAttempts; attempt++ {
-		if err := stampJitter(ctx, attempt-1); err != nil {
-			return stampAnswer{}, err
-		}
-		base, err := s.tip(ctx)
-		if err != nil {
-			return stampAnswer{}, err
-		}
 		answer, err := s.prepare(ctx, base)
 		if err != nil || answer.Commit == "" {
 			return answer, err
 		}
 		answer.Attempts = attempt
-		won, err := s.publish(ctx, base, answer.Commit)
+		now, err := s.publish(ctx, base, answer.Commit, attempt)
 		if err != nil {
 			return stampAnswer{}, err
 		}
-		if won {
+		if now == answer.Commit {
 			answer.Stamped, answer.Pushed = true, s.push
 			return answer, nil
 		}
+		base = now
 	}
 	return stampAnswer{}, errStampLost
 }
@@ -222,46 +220,51 @@ func (s stamper) commit(ctx context.Context, base string, text []byte, message s
 	return trimmed(out), err
 }
 
-// publish puts the commit in place of base, if base is still there: a compare-and-swap. It is false when the race was lost.
-func (s stamper) publish(ctx context.Context, base, commit string) (bool, error) {
+// publish puts the commit in place of base, if base is still there: a compare-and-swap. It gives the tip after that, which is the commit
+// unless the race was lost: then somebody else's, looked at after a pause that grows with the attempts.
+func (s stamper) publish(ctx context.Context, base, commit string, attempt int) (string, error) {
 	if !s.push {
 		return s.advance(ctx, base, commit)
 	}
 	out, err := s.repo.exec(ctx, gitCall{args: []string{"push", "--porcelain", "--", s.remote, commit + ":refs/heads/" + s.branch}})
 	if err == nil {
 		s.follow(ctx, base, commit)
-		return true, nil
+		return commit, nil
+	}
+	if err := stampJitter(ctx, attempt); err != nil {
+		return "", err
 	}
 	now, asked := s.tip(ctx)
 	switch {
 	case asked != nil:
-		return false, asked
+		return "", asked
 	case now == commit: // the answer to a push that succeeded got lost
 		s.follow(ctx, base, commit)
-		return true, nil
+		return commit, nil
 	case now != base:
-		return false, nil
+		return now, nil
 	}
 	reason, answered := pushReason(out)
 	switch {
 	case !answered:
-		return false, transient(err)
+		return "", transient(err)
 	case contended(reason):
-		return false, nil
+		return now, nil
 	}
-	return false, refused(fmt.Errorf("%s refuses the stamp of branch %s: %s: %w", s.remote, s.branch, reason, err))
+	return "", refused(fmt.Errorf("%s refuses the stamp of branch %s: %s: %w", s.remote, s.branch, reason, err))
 }
 
-// advance moves HEAD, its branch and the work tree from base to commit. Git refuses when somebody has edited the generation.
-func (s stamper) advance(ctx context.Context, base, commit string) (bool, error) {
+// advance moves HEAD, its branch and the work tree from base to commit, and gives the tip after that. Git refuses when somebody has edited
+// the generation.
+func (s stamper) advance(ctx context.Context, base, commit string) (string, error) {
 	_, err := s.repo.run(ctx, "merge", "--ff-only", "--quiet", commit)
 	if err == nil {
-		return true, nil
+		return commit, nil
 	}
 	if now, asked := s.repo.run(ctx, "rev-parse", "HEAD"); asked == nil && now != base {
-		return false, nil
+		return now, nil
 	}
-	return false, refused(fmt.Errorf("cannot move the branch to the stamp (commit or undo what you changed in %s): %w", s.path, err))
+	return "", refused(fmt.Errorf("cannot move the branch to the stamp (commit or undo what you changed in %s): %w", s.path, err))
 }
 
 // follow brings this clone to a pushed stamp where that takes nothing from anybody: it stands on what was stamped. The stamp is out in
@@ -301,9 +304,6 @@ func contended(reason string) bool {
 
 // stampJitter waits for a random time that grows with the races lost so far, so that two that lose to each other part.
 func stampJitter(ctx context.Context, lost int) error {
-	if lost == 0 {
-		return ctx.Err()
-	}
 	t := time.NewTimer(rand.N(min(stampPause<<lost, stampLongPause)))
 	defer t.Stop()
 	select {
