@@ -311,7 +311,7 @@ func (r *remarks) fatal() string {
 // haveDepths is how far behind the last tip the commits are that are named to the remote as already here. The first one is enough where
 // the branch has moved on. The others are for one that moved sideways, and each commit up to the last one has to be read; a branch that
 // left ours further back is fetched with its whole history.
-var haveDepths = [...]int{0, 1, 3, 7, 15}
+var haveDepths = [...]int{0, 1, 3, 7}
 
 // haves names commits of the store, newest first.
 func (f *fetcher) haves() ([]plumbing.Hash, error) {
