@@ -1,10 +1,13 @@
 package fleet
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"maps"
 	"slices"
 	"strconv"
+	"sync"
 )
 
 // Parts is a canonical document that is taken apart, with its registry, so that one which follows on it costs what has changed. It is
@@ -13,17 +16,28 @@ type Parts struct {
 	document []byte
 	registry *Registry
 	pieces   pieces // without the services
+	digest   func() string
+}
+
+func newParts(document []byte, registry *Registry, p pieces) *Parts {
+	return &Parts{document, registry, p, sync.OnceValue(func() string {
+		sum := sha256.Sum256(document)
+		return hex.EncodeToString(sum[:])
+	})}
 }
 
 // TakeApart takes the document apart that registry was decoded from. ok is false when it is not canonical, or has no hosts or no services.
 func TakeApart(document []byte, registry *Registry) (p *Parts, ok bool) {
 	c, ok := cut(document)
 	c.services = nil
-	return &Parts{document, registry, c}, ok && c.generation[0] != c.generation[1]
+	return newParts(document, registry, c), ok && c.generation[0] != c.generation[1]
 }
 
 // Document is the document.
 func (p *Parts) Document() []byte { return p.document }
+
+// Digest is the document's SHA-256, in hex. It is computed once.
+func (p *Parts) Digest() string { return p.digest() }
 
 // Are reports whether the parts are those of this document and this registry, the same in memory; no parts are of nothing.
 func (p *Parts) Are(document []byte, registry *Registry) bool {
@@ -33,9 +47,9 @@ func (p *Parts) Are(document []byte, registry *Registry) bool {
 // Registry is the document decoded.
 func (p *Parts) Registry() *Registry { return p.registry }
 
-// Replace puts other values in the place of hosts, in canonical JSON, and another generation unless it is 0. ok is false when a host is not
-// there, or a value does not decode.
-func (p *Parts) Replace(hosts map[HostName][]byte, generation Generation) (next *Parts, ok bool) {
+// Replace puts other values in the place of hosts, in canonical JSON, and another generation unless it is 0. The next document
+// is made in room, which nobody may use any more, if that is large enough. ok is false when a host is not there, or a value does not decode.
+func (p *Parts) Replace(hosts map[HostName][]byte, generation Generation, room []byte) (next *Parts, ok bool) {
 	old := p.pieces
 	size := len(p.document) + 20
 	for _, value := range hosts {
@@ -44,7 +58,10 @@ func (p *Parts) Replace(hosts map[HostName][]byte, generation Generation) (next 
 		}
 		size += len(value)
 	}
-	out := append(make([]byte, 0, size), old.frame[0]...)
+	if cap(room) < size {
+		room = make([]byte, 0, size)
+	}
+	out := append(room[:0], old.frame[0]...)
 	frame := slices.Clone(out) // as in [DecodeAfter]
 	members, found := make([]member, len(old.hosts)), 0
 	for i, m := range old.hosts {
@@ -87,8 +104,8 @@ func (p *Parts) Replace(hosts map[HostName][]byte, generation Generation) (next 
 		maps.Copy(all, r.Hosts)
 		r.Hosts = all
 	}
-	return &Parts{out, r, pieces{
+	return newParts(out, r, pieces{
 		frame: [3][]byte{out[:len(old.frame[0])], out[between:behind], out[len(out)-len(old.frame[2]):]},
 		hosts: members, generation: digits, rest: behind,
-	}}, true
+	}), true
 }

@@ -49,7 +49,7 @@ func TestChangeMeansWhole(t *testing.T) {
 		}
 		parts, ok := fleet.TakeApart(before.Document, before.Registry)
 		if ok {
-			parts, ok = parts.Replace(hosts, change.Generation)
+			parts, ok = parts.Replace(hosts, change.Generation, nil)
 		}
 		if ok && !bytes.Equal(parts.Document(), after.Document) {
 			t.Fatalf("%s comes to\n%s\nwant\n%s\n%s", path, parts.Document(), after.Document, dump(filesOf(files)))

@@ -366,6 +366,11 @@ func (g *Git) fetchInto(ctx context.Context, dir, tip string, held Anchor) (fetc
 		Remote: g.opts.Remote, Deadlines: d, Store: dir, Tip: tip,
 		Held: held.Commit, Separate: g.base != nil && g.base.step.Commit == held.Commit,
 	}
+	var preparing sync.WaitGroup
+	if request.Separate {
+		preparing.Go(g.base.prepare)
+	}
+	defer preparing.Wait()
 	var reply fetchReply
 	if err := g.network(ctx, taskFetch, request, &reply, d.listing()+d.Pack+childSlack); err != nil {
 		return fetchReply{}, err

@@ -173,12 +173,13 @@ func encodeSlot(s *fleet.Snapshot) ([][]byte, error) {
 	if !ok || string(document) != any || !bytes.HasPrefix(s.Document, []byte("{")) {
 		return nil, errors.New("the slot would not hold the document")
 	}
-	_, err = slotOf(head, s.Document, func(document []byte) (*fleet.Registry, error) {
-		if s.Parts.Are(document, s.Registry) {
-			return s.Registry, nil
-		}
+	v := verifier{digest, func(document []byte) (*fleet.Registry, error) {
 		return fleet.DecodeAfter(s.Registry, s.Document, document)
-	})
+	}}
+	if s.Parts.Are(s.Document, s.Registry) { // what has been worked out of these very bytes
+		v = verifier{func([]byte) string { return s.Parts.Digest() }, func([]byte) (*fleet.Registry, error) { return s.Registry, nil }}
+	}
+	_, err = slotOf(head, s.Document, v)
 	return [][]byte{before, s.Document, behind}, err
 }
 
@@ -199,7 +200,7 @@ func cutSlot(raw []byte) (head, document []byte, ok bool) {
 // members in another order.
 func decodeSlot(raw []byte) (*fleet.Snapshot, error) {
 	if head, document, ok := cutSlot(raw); ok {
-		if s, err := slotOf(head, document, fleet.Decode); err == nil {
+		if s, err := slotOf(head, document, verifier{digest, fleet.Decode}); err == nil {
 			return s, nil
 		}
 	}
@@ -211,19 +212,25 @@ func decodeSlot(raw []byte) (*fleet.Snapshot, error) {
 			return nil, err
 		}
 	}
-	return slotOf(raw, whole.Document, fleet.Decode)
+	return slotOf(raw, whole.Document, verifier{digest, fleet.Decode})
+}
+
+// verifier is how a document is held against its record.
+type verifier struct {
+	digest func([]byte) string
+	decode func([]byte) (*fleet.Registry, error)
 }
 
 // slotOf verifies a record and its document, and decodes the latter.
-func slotOf(record, document []byte, decode func([]byte) (*fleet.Registry, error)) (*fleet.Snapshot, error) {
+func slotOf(record, document []byte, v verifier) (*fleet.Snapshot, error) {
 	var e envelope
 	if err := verified(record, &e, &e.Checksum); err != nil {
 		return nil, err
 	}
-	if got := digest(document); got != e.Digest {
+	if got := v.digest(document); got != e.Digest {
 		return nil, fmt.Errorf("the document has digest %s where the slot says %s", got, e.Digest)
 	}
-	r, err := decode(document)
+	r, err := v.decode(document)
 	if err != nil {
 		return nil, err
 	}
