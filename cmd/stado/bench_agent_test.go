@@ -415,7 +415,7 @@ func children() (pids []int) {
 	lists, _ := filepath.Glob("/proc/self/task/*/children")
 	for _, list := range lists {
 		text, _ := os.ReadFile(list)
-		for _, word := range strings.Fields(string(text)) {
+		for word := range strings.FieldsSeq(string(text)) {
 			line, _ := os.ReadFile("/proc/" + word + "/cmdline")
 			if pid, err := strconv.Atoi(word); err == nil && strings.HasSuffix(string(line), sandboxVerb+"\x00") {
 				pids = append(pids, pid)

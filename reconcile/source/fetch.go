@@ -110,7 +110,7 @@ func advertised(ctx context.Context, w wire, r fetchRequest, t *tracker) (*packp
 
 // fetch brings the branch's tip and its whole history into the store, making the store if there is none. The branch may have moved in
 // any way: the store's own name for it simply follows.
-func fetch(ctx context.Context, r fetchRequest, prepared func() *schema.Changes, p func(sandbox.Progress)) (fetchReply, error) {
+func fetch(ctx context.Context, r fetchRequest, kept *shelf, prepared func() *schema.Changes, p func(sandbox.Progress)) (fetchReply, error) {
 	p(sandbox.Progress{Phase: PhaseStore, File: r.Remote.URL})
 	// What judges the change is made ready while the network is waited for.
 	var changes *schema.Changes
@@ -120,7 +120,7 @@ func fetch(ctx context.Context, r fetchRequest, prepared func() *schema.Changes,
 		preparing.Go(func() { changes = prepared() })
 	}
 	f := fetcher{request: r, tracker: newTracker(r.Remote.URL, p)}
-	if err := f.open(); err != nil {
+	if err := f.open(kept); err != nil {
 		return fetchReply{}, storeFailure(ctx, err, PhaseStore)
 	}
 	defer func() { _ = f.st.Close() }() // the pack writer has closed what it wrote
@@ -138,11 +138,12 @@ func fetch(ctx context.Context, r fetchRequest, prepared func() *schema.Changes,
 		return fetchReply{}, storeFailure(ctx, err, PhaseStore)
 	}
 	p(sandbox.Progress{Phase: PhaseRead, File: r.Remote.URL})
-	out := fetchReply{Tip: tip.String(), Packs: countPacks(r.Store)}
+	out := fetchReply{Tip: tip.String(), Packs: len(packNames(r.Store))}
 	if r.Held != "" {
 		preparing.Wait()
 		out.Next = next(ctx, f.st, tip, plumbing.NewHash(r.Held), changes)
 	}
+	kept.put(r.Store, f.st)
 	return out, nil
 }
 
@@ -154,11 +155,11 @@ type fetcher struct {
 	words   remarks // of the remote's git, beside the pack
 }
 
-func (f *fetcher) open() error {
+func (f *fetcher) open(kept *shelf) error {
 	if err := sweep(f.request.Store); err != nil {
 		return err
 	}
-	f.st = openStore(f.request.Store)
+	f.st = kept.take(f.request.Store)
 	if _, err := git.Init(f.st, nil); err != nil && !errors.Is(err, git.ErrRepositoryAlreadyExists) {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -148,14 +149,36 @@ func sweepLocks(dir string) error {
 	})
 }
 
-// countPacks is the number of packs of a store: each fetch adds one and nothing ever joins them.
-func countPacks(dir string) int {
+// packNames are the packs of a store: each fetch adds one and nothing ever joins them.
+func packNames(dir string) (names []string) {
 	entries, _ := os.ReadDir(filepath.Join(dir, "objects", "pack")) // none before the first fetch
-	n := 0
 	for _, e := range entries {
 		if strings.HasSuffix(e.Name(), ".pack") {
-			n++
+			names = append(names, e.Name())
 		}
 	}
-	return n
+	return names
+}
+
+// shelf keeps what one fetch has read of a store for the next one of the same process: the indexes of its packs, which for a large registry
+// take longer to read than a commit takes to fetch, and no open file. Fetches take turns. The zero value has nothing.
+type shelf struct {
+	dir   string
+	packs []string
+	st    *filesystem.Storage
+}
+
+// take opens a store, which is no longer on the shelf. One that has other packs than were left there is read anew.
+func (s *shelf) take(dir string) *filesystem.Storage {
+	st := s.st
+	s.st = nil
+	if st == nil || s.dir != dir || !slices.Equal(s.packs, packNames(dir)) {
+		return openStore(dir)
+	}
+	return st
+}
+
+// put leaves a store of which everything is known that it holds.
+func (s *shelf) put(dir string, st *filesystem.Storage) {
+	s.dir, s.packs, s.st = dir, packNames(dir), st
 }

@@ -25,7 +25,7 @@ func fetchOneByOne(t testing.TB, r repo, g *Git, held string, from, to int) (tip
 			t.Fatalf("generation %d: %+v", i, o)
 		}
 		held = tip
-		packs := countPacks(g.opts.Store)
+		packs := len(packNames(g.opts.Store))
 		if g.packs != packs {
 			t.Fatalf("generation %d: %d packs, known %d", i, packs, g.packs)
 		}
@@ -55,15 +55,15 @@ func TestManyFetches(t *testing.T) {
 	if o := poll(t, g, tip); !o.Unchanged || o.Tip != tip {
 		t.Errorf("%+v", o)
 	}
-	if n := countPacks(g.opts.Store); n != 1 || g.packs != 1 {
+	if n := len(packNames(g.opts.Store)); n != 1 || g.packs != 1 {
 		t.Errorf("%d packs after a poll without news, known %d", n, g.packs)
 	}
 	r.git("--git-dir", g.opts.Store, "fsck", "--full", "--strict")
 	if got, want := r.git("--git-dir", g.opts.Store, "rev-list", "--count", tip), r.git("rev-list", "--count", "main"); got != want {
 		t.Errorf("the store has %s commits, the remote %s", got, want)
 	}
-	if last, _ := fetchOneByOne(t, r, g, tip, fetches+2, fetches+2); countPacks(g.opts.Store) != 2 {
-		t.Errorf("%d packs after commit %s", countPacks(g.opts.Store), last)
+	if last, _ := fetchOneByOne(t, r, g, tip, fetches+2, fetches+2); len(packNames(g.opts.Store)) != 2 {
+		t.Errorf("%d packs after commit %s", len(packNames(g.opts.Store)), last)
 	}
 }
 
@@ -82,8 +82,8 @@ func TestRenewFails(t *testing.T) {
 		return nil
 	}
 	tip := r.commit("2", generation(2))
-	if o := poll(t, g, first); o.Tip != tip || len(o.Steps) != 1 || countPacks(g.opts.Store) != 2 {
-		t.Errorf("%d packs, %+v", countPacks(g.opts.Store), o)
+	if o := poll(t, g, first); o.Tip != tip || len(o.Steps) != 1 || len(packNames(g.opts.Store)) != 2 {
+		t.Errorf("%d packs, %+v", len(packNames(g.opts.Store)), o)
 	}
 }
 
@@ -119,7 +119,7 @@ func BenchmarkManyFetches(b *testing.B) {
 		compare(b, []*reading{
 			{name: "stado, after 300 fetches", read: func() { readTip(b, g.opts.Store, held) }},
 			{name: "stado, a fresh clone", read: func() { readTip(b, fresh.opts.Store, held) }},
-			{name: fmt.Sprintf("stado, %d packs", countPacks(at("worst"))), read: func() { readTip(b, at("worst"), worst) }},
+			{name: fmt.Sprintf("stado, %d packs", len(packNames(at("worst")))), read: func() { readTip(b, at("worst"), worst) }},
 			{name: "git, after 300 fetches", read: git(at("git"))},
 			{name: "git, a fresh clone", read: git(at("clone"))},
 		})

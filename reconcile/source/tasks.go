@@ -28,11 +28,11 @@ const (
 
 // Tasks are what the child can do for this package; the hidden verb of the command line gives them to [sandbox.Serve].
 func Tasks() map[string]sandbox.Task {
-	changes := sync.OnceValue(schema.NewChanges) // of this process, whatever it is asked
+	changes, kept := sync.OnceValue(schema.NewChanges), &shelf{} // of this process, which does one task after the other
 	return map[string]sandbox.Task{
 		taskList: task(list),
 		taskFetch: task(func(ctx context.Context, r fetchRequest, p func(sandbox.Progress)) (fetchReply, error) {
-			return fetch(ctx, r, changes, p)
+			return fetch(ctx, r, kept, changes, p)
 		}),
 		taskWalk: task(func(ctx context.Context, r walkRequest, _ func(sandbox.Progress)) (walkReply, error) {
 			return walk(ctx, r)
