@@ -133,7 +133,7 @@ func resetExit(err error) error {
 	switch {
 	case errors.Is(err, store.ErrOutdated):
 		return conflict(fmt.Errorf("%w; look at what it holds now (stado registry show) and decide again", err))
-	case ok && (e.Kind == source.KindUnreachable || e.Kind == source.KindTimeout || e.Kind == source.KindServer || e.Kind == source.KindBusy):
+	case ok && (e.Kind == source.KindUnreachable || e.Kind == source.KindTimeout || e.Kind == source.KindServer || e.Kind == source.KindWait || e.Kind == source.KindBusy):
 		return transient(err)
 	}
 	return refused(err)

@@ -29,6 +29,7 @@ const (
 	KindUnreachable    Kind = "unreachable"    // no connection
 	KindTimeout        Kind = "timeout"        // a phase did not end in its time
 	KindServer         Kind = "server"         // the remote answered with an error of its own
+	KindWait           Kind = "wait"           // the remote names a time before which it wants no question
 	KindProtocol       Kind = "protocol"       // what the remote sent is not git
 	KindRedirect       Kind = "redirect"       // the remote names another address
 	KindAuthentication Kind = "authentication" // credentials missing, unreadable or refused

@@ -12,6 +12,7 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -69,16 +70,16 @@ func newHTTPWire(r Remote, d Deadlines, t *tracker) (wire, error) {
 	return &httpWire{remote: r, tracker: t, session: session, close: retry.HTTPClient.CloseIdleConnections}, nil
 }
 
-// retrying is a client for reads: it repeats what may be repeated, never waits longer than retryWaitMax whatever the server asks for,
-// and logs nothing, since a log could hold credentials.
+// retrying is a client for reads: it repeats what may be repeated, after the time that the server asks for if that is at most retryWaitMax
+// and not at all if it is more, and logs nothing, since a log could hold credentials.
 func retrying(roots *x509.CertPool, d Deadlines) *retryablehttp.Client {
 	c := retryablehttp.NewClient()
 	c.Logger = nil
 	c.RetryMax, c.RetryWaitMin, c.RetryWaitMax = retryMax, retryWaitMin, retryWaitMax
 	c.ErrorHandler = retryablehttp.PassthroughErrorHandler
 	c.CheckRetry = worthRetrying
-	c.Backoff = func(low, high time.Duration, attempt int, _ *http.Response) time.Duration {
-		return min(low<<attempt, high)
+	c.Backoff = func(low, high time.Duration, attempt int, resp *http.Response) time.Duration {
+		return max(min(low<<attempt, high), retryAfter(resp))
 	}
 	c.HTTPClient = &http.Client{
 		Transport: &http.Transport{
@@ -104,9 +105,27 @@ func worthRetrying(ctx context.Context, resp *http.Response, err error) (bool, e
 	}
 	switch resp.StatusCode {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return true, nil
+		return retryAfter(resp) <= retryWaitMax, nil
 	}
 	return false, nil
+}
+
+// maxRetryAfter is how long a remote may have itself left alone: no answer keeps a host from its registry for longer.
+const maxRetryAfter = 5 * time.Minute
+
+// retryAfter is the time that an overloaded server asks for before the next question, 0 when it asks for none (RFC 9110, 10.2.3).
+func retryAfter(resp *http.Response) time.Duration {
+	if resp == nil || resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusServiceUnavailable {
+		return 0
+	}
+	text := resp.Header.Get("Retry-After")
+	if seconds, err := strconv.ParseUint(text, 10, 32); err == nil || errors.Is(err, strconv.ErrRange) { // out of range, it is the largest
+		return min(time.Duration(seconds)*time.Second, maxRetryAfter)
+	}
+	if at, err := http.ParseTime(text); err == nil {
+		return min(max(time.Until(at), 0), maxRetryAfter)
+	}
+	return 0
 }
 
 func authorities(file string) (*x509.CertPool, error) {

@@ -74,7 +74,7 @@ func TestPollOverHTTPS(t *testing.T) {
 		case user != "agent" || password != "canary":
 			http.Error(w, "who are you", http.StatusUnauthorized)
 		case busy.Add(1)%3 != 0: // two of three requests meet a server that restarts
-			w.Header().Set("Retry-After", "86400")
+			w.Header().Set("Retry-After", "1")
 			http.Error(w, "restarting", http.StatusServiceUnavailable)
 		default:
 			git.ServeHTTP(w, req)
@@ -306,5 +306,48 @@ func TestCutPack(t *testing.T) {
 	whole.Store(true)
 	if o := poll(t, g, ""); o.Tip != tip || o.Steps[0].Findings.Refuses() {
 		t.Errorf("%+v", o)
+	}
+}
+
+// A remote that wants to be left alone for longer than a poll waits is not asked again before that, and at most for some minutes.
+func TestRetryAfter(t *testing.T) {
+	t.Parallel()
+	r := newRepo(t)
+	tip := r.commit("1", registry(1))
+	var asked atomic.Int32
+	var after atomic.Value
+	after.Store("")
+	git := backend(t, r)
+	address, ca := server(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		asked.Add(1)
+		if wait := after.Load().(string); wait != "" {
+			w.Header().Set("Retry-After", wait)
+			http.Error(w, "slowly", http.StatusTooManyRequests)
+			return
+		}
+		git.ServeHTTP(w, req)
+	}))
+	for _, wait := range []string{"120", "99999999999999999999", time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)} {
+		g := poller(t, address)
+		g.opts.Remote.CAFile = ca
+		after.Store(wait)
+		before := asked.Load()
+		for range 3 {
+			_, err := g.Poll(t.Context(), Anchor{})
+			if kindOf(err) != KindWait || !strings.Contains(err.Error(), "advertisement: the remote answers 429 Too Many Requests, and wants no question before 2") {
+				t.Errorf("%s: error is %v", wait, err)
+			}
+		}
+		if n := asked.Load() - before; n != 1 {
+			t.Errorf("%s: the remote was asked %d times", wait, n)
+		}
+		after.Store("")
+		if left := time.Until(g.http.quiet); left > maxRetryAfter {
+			t.Errorf("%s: it is left alone for %s", wait, left)
+		}
+		g.http.quiet = time.Now() // it is over
+		if o := poll(t, g, ""); o.Tip != tip {
+			t.Errorf("%+v", o)
+		}
 	}
 }

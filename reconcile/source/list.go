@@ -61,6 +61,9 @@ func (g *Git) list(ctx context.Context) (string, error) {
 type httpLister struct {
 	authorities []byte // the CA file that the client was made with
 	client      *retryablehttp.Client
+
+	quiet time.Time // before which the remote wants no question
+	why   error     // what it said
 }
 
 func (l *httpLister) close() {
@@ -91,6 +94,9 @@ func (l *httpLister) renew(r Remote, d Deadlines) error {
 }
 
 func (l *httpLister) list(ctx context.Context, r Remote, d Deadlines, t *tracker) (string, error) {
+	if time.Now().Before(l.quiet) {
+		return "", l.why
+	}
 	t.set(PhaseConnect)
 	if err := l.renew(r, d); err != nil {
 		return "", failure(KindCertificate, PhaseConnect, r.URL, err.Error())
@@ -160,6 +166,11 @@ func (l *httpLister) ask(ctx context.Context, r Remote, auth githttp.AuthMethod,
 	defer func() { _ = resp.Body.Close() }() // it was read, or it is given up
 	if to, err := resp.Location(); err == nil && resp.StatusCode/100 == 3 {
 		return "", failure(KindRedirect, t.phase(), r.URL, sayRedirect(repositoryOf(to.String())))
+	}
+	if wait := retryAfter(resp); wait > retryWaitMax {
+		l.quiet = time.Now().Add(wait)
+		l.why = failure(KindWait, t.phase(), r.URL, sayWait(resp.Status, l.quiet))
+		return "", l.why
 	}
 	if resp.StatusCode != http.StatusOK {
 		return "", statusFailure(resp.StatusCode, resp.Status, t.phase(), r.URL)

@@ -3,6 +3,7 @@ package source
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"stado.internal/stado/fleet"
 	"stado.internal/stado/reconcile/sandbox"
@@ -26,6 +27,8 @@ func sayHint(e *Error) string {
 	switch e.Kind {
 	case KindUnreachable, KindTimeout, KindServer:
 		return "asked again at the next refresh"
+	case KindWait:
+		return "asked again at the first refresh after that"
 	case KindProtocol:
 		return "check that the address is a git repository's"
 	case KindRedirect:
@@ -68,6 +71,10 @@ func sayHint(e *Error) string {
 }
 
 func sayDeadline(bound string) string { return "no answer within " + bound }
+
+func sayWait(status string, until time.Time) string {
+	return fmt.Sprintf("the remote answers %s, and wants no question before %s", status, until.UTC().Format(time.RFC3339))
+}
 
 func sayGone(why string) string { return "the remote's git ended without an answer: " + why }
 
