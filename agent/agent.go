@@ -135,6 +135,7 @@ func OverSSH(s config.Agent) remote.Options {
 	if s.KnownHosts != "" {
 		o.KnownHosts = []string{s.KnownHosts}
 	}
+	o.Keepalive = remote.Keepalive{Interval: time.Duration(s.SSHKeepalive.Seconds) * time.Second, Misses: s.SSHKeepalive.CountMax}
 	return o
 }
 

@@ -41,6 +41,7 @@ type Agent struct {
 	CredentialFile string
 	Identity       string
 	KnownHosts     string
+	SSHKeepalive   SSHKeepalive
 	Host           string
 	Refresh        time.Duration
 	Drain          time.Duration
@@ -54,6 +55,13 @@ type Webhook struct {
 	SecretFile string `json:"secret_file"`
 }
 
+// SSHKeepalive finds ssh connections that have died without a word; the zero value asks nothing, and one field without the other is refused
+// by whoever uses the settings.
+type SSHKeepalive struct {
+	Seconds  int `json:"seconds"`   // between two questions
+	CountMax int `json:"count_max"` // so many without an answer end the connection
+}
+
 // Evaluation limits the child process that fetches, reads and evaluates a registry; zero fields keep the program's defaults.
 type Evaluation struct {
 	MemoryMiB   int `json:"memory_mib"`
@@ -62,17 +70,18 @@ type Evaluation struct {
 }
 
 type document struct {
-	Repository string     `json:"repository"`
-	Branch     string     `json:"branch"`
-	CAFile     string     `json:"ca_file"`
-	Credential string     `json:"credential_file"`
-	Identity   string     `json:"identity"`
-	KnownHosts string     `json:"known_hosts"`
-	Host       string     `json:"host"`
-	Refresh    string     `json:"refresh"`
-	Drain      string     `json:"drain"`
-	Webhook    Webhook    `json:"webhook"`
-	Evaluation Evaluation `json:"evaluation"`
+	Repository string       `json:"repository"`
+	Branch     string       `json:"branch"`
+	CAFile     string       `json:"ca_file"`
+	Credential string       `json:"credential_file"`
+	Identity   string       `json:"identity"`
+	KnownHosts string       `json:"known_hosts"`
+	Keepalive  SSHKeepalive `json:"ssh_keepalive"`
+	Host       string       `json:"host"`
+	Refresh    string       `json:"refresh"`
+	Drain      string       `json:"drain"`
+	Webhook    Webhook      `json:"webhook"`
+	Evaluation Evaluation   `json:"evaluation"`
 }
 
 // Load reads agent.cue of a state directory. A missing file yields the zero settings; a bad one is refused whole, naming file:line.
@@ -101,7 +110,7 @@ func Load(home string) (Agent, error) {
 func (d document) settings(path string) (Agent, error) {
 	a := Agent{
 		Repository: d.Repository, Branch: d.Branch, CAFile: d.CAFile, CredentialFile: d.Credential,
-		Identity: d.Identity, KnownHosts: d.KnownHosts, Host: d.Host, Webhook: d.Webhook, Evaluation: d.Evaluation,
+		Identity: d.Identity, KnownHosts: d.KnownHosts, SSHKeepalive: d.Keepalive, Host: d.Host, Webhook: d.Webhook, Evaluation: d.Evaluation,
 	}
 	for field, dst := range map[string]struct {
 		word string

@@ -21,8 +21,8 @@ func TestLoad(t *testing.T) {
 	if a, err := Load(t.TempDir()); err != nil || a != (Agent{}) {
 		t.Fatalf("no file: %+v, %v", a, err)
 	}
-	dir := write(t, "repository: \"https://git.example.net/fleet.git\"\nhost: \"a1\"\nrefresh: \"5s\"\nevaluation: memory_mib: 256\nwebhook: {bind: \"127.0.0.1:8455\", secret_file: \"/etc/stado/webhook\"}\n")
-	want := Agent{Repository: "https://git.example.net/fleet.git", Host: "a1", Refresh: 5 * time.Second, Evaluation: Evaluation{MemoryMiB: 256}, Webhook: Webhook{Bind: "127.0.0.1:8455", SecretFile: "/etc/stado/webhook"}}
+	dir := write(t, "repository: \"https://git.example.net/fleet.git\"\nhost: \"a1\"\nrefresh: \"5s\"\nevaluation: memory_mib: 256\nwebhook: {bind: \"127.0.0.1:8455\", secret_file: \"/etc/stado/webhook\"}\nssh_keepalive: {seconds: 15, count_max: 3}\n")
+	want := Agent{Repository: "https://git.example.net/fleet.git", Host: "a1", Refresh: 5 * time.Second, Evaluation: Evaluation{MemoryMiB: 256}, Webhook: Webhook{Bind: "127.0.0.1:8455", SecretFile: "/etc/stado/webhook"}, SSHKeepalive: SSHKeepalive{15, 3}}
 	if a, err := Load(dir); err != nil || a != want {
 		t.Fatalf("got %+v, %v", a, err)
 	}
@@ -34,6 +34,7 @@ func TestLoadRefusals(t *testing.T) {
 		"host: \"a1\"\nrefresh: 5\n":                    "agent.cue:2:10",
 		"host: \"Not A Host\"\n":                        "agent.cue:1:7",
 		"refresh: \"0s\"\n":                             "which is not a duration above zero",
+		"host: \"a1\"\nssh_keepalive: seconds: 15\n":    "ssh_keepalive.count_max",
 		"evaluation: memory_mib: 1\n":                   "agent.cue:1:25",
 		"webhook: bind: \"127.0.0.1:1\"\n":              "webhook.secret_file: ",
 		"webhook: {bind: \"x\", secret_file: \"/s\"}\n": "agent.cue:1:17",

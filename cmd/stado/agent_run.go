@@ -60,6 +60,8 @@ stand there under evaluation); a flag wins. What an agent serves is declared in 
 	f.StringVar(&set.CredentialFile, "credential-file", "", "file with user:password or a token for https, readable by its owner only")
 	f.StringVar(&set.Identity, "identity", "", "private key for ssh, readable by its owner only (default: the keys of the ssh-agent)")
 	f.StringVar(&set.KnownHosts, "known-hosts", "", "host keys that are trusted for ssh (default: known_hosts of this user and of the machine)")
+	f.IntVar(&set.SSHKeepalive.Seconds, "ssh-keepalive-seconds", 0, "seconds between two questions to an ssh server whether it is there (default: none is asked)")
+	f.IntVar(&set.SSHKeepalive.CountMax, "ssh-keepalive-count-max", 0, "how many of them without an answer end the connection")
 	f.StringVar(&set.Host, "host", "", "this host's name in the registry (default: the one this machine's host name identifies)")
 	f.DurationVar(&set.Refresh, "refresh", 0, "interval between reads until the registry declares this host's own (default 30s)")
 	f.DurationVar(&set.Drain, "drain", 0, "how long relays in flight may go on when the agent stops (default 10s)")
@@ -83,6 +85,8 @@ func withFile(home string, flags config.Agent) (config.Agent, error) {
 	override(&s.CredentialFile, flags.CredentialFile, "")
 	override(&s.Identity, flags.Identity, "")
 	override(&s.KnownHosts, flags.KnownHosts, "")
+	override(&s.SSHKeepalive.Seconds, flags.SSHKeepalive.Seconds, 0)
+	override(&s.SSHKeepalive.CountMax, flags.SSHKeepalive.CountMax, 0)
 	override(&s.Host, flags.Host, "")
 	override(&s.Refresh, flags.Refresh, config.DefaultRefresh)
 	override(&s.Drain, flags.Drain, config.DefaultDrain)
@@ -120,6 +124,9 @@ func (a *app) agentOptions(home string, settings config.Agent) (agent.Options, e
 		if d <= 0 {
 			return agent.Options{}, fmt.Errorf("%s is %s, which is not above zero (write 30s)", name, d)
 		}
+	}
+	if k := settings.SSHKeepalive; k.Seconds < 0 || k.CountMax < 0 || (k.Seconds > 0) != (k.CountMax > 0) {
+		return agent.Options{}, fmt.Errorf("--ssh-keepalive-seconds is %d and --ssh-keepalive-count-max %d (give both, above zero, or none)", k.Seconds, k.CountMax)
 	}
 	child, err := childCommand()
 	if err != nil {
