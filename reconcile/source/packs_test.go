@@ -88,7 +88,7 @@ func TestRenewFails(t *testing.T) {
 }
 
 // BenchmarkManyFetches reads the files of the newest commit from stores that have seen 300 fetches of one commit each and from fresh clones,
-// by this package and by git, in turn, and prints what each took.
+// by this package and by git, in turn, prints what each took, and fails when this package is slower after the fetches.
 func BenchmarkManyFetches(b *testing.B) {
 	for b.Loop() {
 		r, dir := newRepo(b), b.TempDir()
@@ -116,13 +116,17 @@ func BenchmarkManyFetches(b *testing.B) {
 		git := func(dir string) func() {
 			return func() { r.git("--git-dir", dir, "archive", "--format=tar", "--output="+os.DevNull, held) }
 		}
-		compare(b, []*reading{
+		all := []*reading{
 			{name: "stado, after 300 fetches", read: func() { readTip(b, g.opts.Store, held) }},
 			{name: "stado, a fresh clone", read: func() { readTip(b, fresh.opts.Store, held) }},
 			{name: fmt.Sprintf("stado, %d packs", len(packNames(at("worst")))), read: func() { readTip(b, at("worst"), worst) }},
 			{name: "git, after 300 fetches", read: git(at("git"))},
 			{name: "git, a fresh clone", read: git(at("clone"))},
-		})
+		}
+		compare(b, all)
+		if worn, fresh := all[0].median(), all[1].median(); worn > fresh*3/2 {
+			b.Errorf("after 300 fetches the newest commit is read in %s, from a fresh clone in %s", worn, fresh)
+		}
 	}
 }
 
@@ -146,6 +150,9 @@ type reading struct {
 	took []time.Duration
 }
 
+// median is of a reading that was compared.
+func (r *reading) median() time.Duration { return r.took[len(r.took)/2] }
+
 // compare does every reading in turn, many times over.
 func compare(b *testing.B, all []*reading) {
 	b.Helper()
@@ -160,7 +167,7 @@ func compare(b *testing.B, all []*reading) {
 	fmt.Fprintln(w, "\nreading the newest commit\tleast\tmedian\tmost\t")
 	for _, r := range all {
 		slices.Sort(r.took)
-		fmt.Fprintf(w, "%s\t%v\t%v\t%v\t\n", r.name, r.took[0].Round(time.Microsecond), r.took[len(r.took)/2].Round(time.Microsecond), r.took[len(r.took)-1].Round(time.Microsecond))
+		fmt.Fprintf(w, "%s\t%v\t%v\t%v\t\n", r.name, r.took[0].Round(time.Microsecond), r.median().Round(time.Microsecond), r.took[len(r.took)-1].Round(time.Microsecond))
 	}
 	if err := w.Flush(); err != nil {
 		b.Fatal(err)
