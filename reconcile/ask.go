@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"stado.internal/stado/fleet"
@@ -77,11 +78,14 @@ func (a Asked) HandOver(st *store.Store) error {
 type File struct {
 	Bytes     []byte
 	Signature []byte // armored, of Bytes, made for [signature.DocumentNamespace]; nil: none was given
+	// Bases are the digests of the documents that this one follows on, one after the other; none: that is not known.
+	Bases []string
 }
 
 // HandDocument makes a document without a commit the last-known-good copy, as one that was handed over. There is no history to judge it
-// by: it is judged as one change from what is held, its generation must be above that, and where the held registry asks for signatures
-// somebody whom that names has to have signed the file that it came in.
+// by: it is judged as one change from what is held, its generation must be above that, where the held registry asks for signatures
+// somebody whom that names has to have signed the file that it came in, and where it is said what the document follows on, what is held has
+// to be among that.
 func HandDocument(st *store.Store, document *fleet.Snapshot, from File) error {
 	held := st.Snapshot()
 	if held == nil {
@@ -91,6 +95,9 @@ func HandDocument(st *store.Store, document *fleet.Snapshot, from File) error {
 		if refusal := signature.VouchDocument(*trust, from.Bytes, from.Signature); refusal != nil {
 			return errors.New(sayUnsigned(trust.Mode, refusal.Finding()))
 		}
+	}
+	if len(from.Bases) > 0 && !slices.Contains(from.Bases, held.Digest) {
+		return errors.New(sayForkedDocument(from.Bases, held))
 	}
 	findings := policies.Judge(
 		policies.Revision{Registry: held.Registry, Document: held.Document, Digest: held.Digest},

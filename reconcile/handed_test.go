@@ -208,7 +208,12 @@ func TestHandDocument(t *testing.T) {
 		if err := HandDocument(st, snapshotOf(empty), File{}); err == nil || !strings.Contains(err.Error(), policies.RuleEmptyFleet) {
 			t.Errorf("empty: %v", err)
 		}
-		if err := HandDocument(st, snapshotOf(base.then("a")), File{}); err != nil {
+		digest := st.Snapshot().Digest
+		if err := HandDocument(st, snapshotOf(base.then("a")), File{Bases: []string{"other", "another"}}); err == nil ||
+			!strings.Contains(err.Error(), "the document is refused: it follows on other, another, and this host holds generation 41 with digest "+digest+" (") {
+			t.Errorf("forked: %v", err)
+		}
+		if err := HandDocument(st, snapshotOf(base.then("a")), File{Bases: []string{"other", digest}}); err != nil {
 			t.Fatal(err)
 		}
 		held, _ := st.Held()

@@ -3,6 +3,7 @@ package reconcile
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"stado.internal/stado/fleet"
@@ -126,6 +127,11 @@ func sayFindings(commit string, findings fleet.Findings) string {
 
 func sayDocument(findings fleet.Findings) string {
 	return "the document is refused: " + firstOf(findings, "")
+}
+
+func sayForkedDocument(bases []string, held *fleet.Snapshot) string {
+	return fmt.Sprintf("the document is refused: it follows on %s, and this host holds generation %d with digest %s (make it from what this host holds: stado registry show)",
+		strings.Join(bases, ", "), held.Generation(), held.Digest)
 }
 
 // firstOf is the first error of findings and the number of others; without any, what is said instead.

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -33,6 +35,7 @@ type pushing struct {
 	copy              bool         // --last-known-good
 	ssh               config.Agent // how the authority is reached, with --last-known-good
 	signature         string       // file of a document's signature, with --last-known-good
+	bases             []string     // digests that a document follows on, with --last-known-good
 }
 
 func newRegistryPush(a *app) *cobra.Command {
@@ -53,7 +56,9 @@ without hosts is taken with --allow-empty-fleet only.
 answer; PATH may then also be a git bundle ('stado registry bundle create'). Its generation must be above the copy's. A running agent takes
 it on its next refresh, without a restart, and asks the authority that it names from then on. Where the copy asks for signatures, those of a
 bundle's commits count, and a document needs --signature FILE: an SSH signature of PATH, byte for byte, made for stado-registry
-('ssh-keygen -Y sign -n stado-registry -f KEY PATH' writes PATH.sig) with the key of a signer of the copy who has no scope.
+('ssh-keygen -Y sign -n stado-registry -f KEY PATH' writes PATH.sig) with the key of a signer of the copy who has no scope. A document
+that was made from another one than the copy is refused when --base says from which, by its digest ('stado registry show'); after several
+changes in a row, --base names each.
 
 Exit status: 0 done, 1 refused (nothing is changed), 2 usage, 69 the remote does not answer, 75 the store holds another version; then
 the receipt says which.`,
@@ -63,6 +68,9 @@ the receipt says which.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if f.signature != "" && (!f.copy || f.signature == "-") {
 				return misused(errors.New("--signature FILE goes with --last-known-good, and FILE is not stdin"))
+			}
+			if err := checkBases(f); err != nil {
+				return misused(err)
 			}
 			if f.copy {
 				return a.handOver(c, f, args[0])
@@ -82,10 +90,23 @@ the receipt says which.`,
 	c.Flags().BoolVar(&f.sign, "sign", false, "sign the commit as git is configured to (default: when commit.gpgsign says so)")
 	c.Flags().BoolVar(&f.copy, "last-known-good", false, "write this host's own copy, while the authority does not answer")
 	c.Flags().StringVar(&f.signature, "signature", "", "with --last-known-good: the file of a document's SSH signature")
+	c.Flags().StringSliceVar(&f.bases, "base", nil, "with --last-known-good: the digest of what a document was made from, again for each change since")
 	reachFlags(c, &f.ssh, "with --last-known-good: ")
 	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "print the difference and change nothing")
 	c.Flags().BoolVar(&f.asJSON, "json", false, "print the receipt as JSON")
 	return c
+}
+
+func checkBases(f pushing) error {
+	if len(f.bases) > 0 && !f.copy {
+		return errors.New("--base DIGEST goes with --last-known-good")
+	}
+	for _, b := range f.bases {
+		if digest, err := hex.DecodeString(b); err != nil || len(digest) != sha256.Size {
+			return fmt.Errorf("--base %q is not a digest (write the 64 hexadecimal digits that stado registry show prints)", b)
+		}
+	}
+	return nil
 }
 
 func (a *app) push(c *cobra.Command, f pushing, name string, document change.Document) error {

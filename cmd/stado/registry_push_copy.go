@@ -21,6 +21,7 @@ type handing struct {
 	document *change.Document // one of the two
 	pushed   []byte           // as it was given
 	signed   []byte           // the signature of a document; nil: none was given
+	bases    []string         // digests of the documents that a document follows on
 	bundle   *carried         // what it is to this host
 }
 
@@ -39,7 +40,7 @@ func (a *app) handOver(c *cobra.Command, f pushing, path string) (err error) {
 		return refused(err)
 	}
 	defer func() { err = errors.Join(err, q.close()) }()
-	h := handing{inquiry: q}
+	h := handing{inquiry: q, bases: f.bases}
 	if err := h.read(c, path, f.signature); err != nil {
 		return asRefused(err)
 	}
@@ -80,6 +81,9 @@ func (h *handing) read(c *cobra.Command, path, signature string) error {
 	if bytes.HasPrefix(data, bundleStart) {
 		if signature != "" {
 			return fmt.Errorf("--signature %s: %s is a bundle, whose commits carry signatures of their own; leave the flag out", signature, name)
+		}
+		if len(h.bases) > 0 {
+			return fmt.Errorf("--base %s: %s is a bundle, whose commits say what they follow on; leave the flag out", h.bases[0], name)
 		}
 		return nil
 	}
@@ -136,5 +140,5 @@ func (h *handing) write() error {
 		return h.hold(*h.bundle)
 	}
 	document := fleet.Snapshot{Digest: h.document.Digest, Document: h.document.Bytes, Registry: h.document.Registry}
-	return reconcile.HandDocument(h.store, &document, reconcile.File{Bytes: h.pushed, Signature: h.signed})
+	return reconcile.HandDocument(h.store, &document, reconcile.File{Bytes: h.pushed, Signature: h.signed, Bases: h.bases})
 }
