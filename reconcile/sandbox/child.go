@@ -44,7 +44,7 @@ func (c *child) start() error {
 }
 
 func (c *child) connect() (theirs []*os.File, err error) {
-	ours, in, err := socketPair()
+	ours, in, err := SocketPair()
 	if err != nil {
 		return nil, err
 	}
@@ -127,13 +127,15 @@ func (c *child) kill() {
 	}
 }
 
-// socketPair is a connection of ours and its other end, for a child.
-func socketPair() (*net.UnixConn, *os.File, error) {
+// SocketPair is a connection of this process and its other end, for a child: as its stdin here, or as one of [Runner.Files]. The caller closes
+// both; the child has its own copy.
+func SocketPair() (ours *net.UnixConn, theirs *os.File, _ error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, os.NewSyscallError("socketpair", err)
 	}
-	mine, theirs := os.NewFile(uintptr(fds[0]), "requests"), os.NewFile(uintptr(fds[1]), "stdin")
+	mine := os.NewFile(uintptr(fds[0]), "socket")
+	theirs = os.NewFile(uintptr(fds[1]), "socket")
 	conn, err := net.FileConn(mine)
 	_ = mine.Close() // the connection has its own descriptor
 	ours, ok := conn.(*net.UnixConn)

@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/signal"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -70,7 +69,7 @@ func Serve(ctx context.Context, tasks map[string]Task) int {
 		return protocolFailure(err)
 	}
 	defer context.AfterFunc(ctx, func() { _ = in.conn.SetReadDeadline(time.Unix(1, 0)) })()
-	lines, out := bufio.NewReader(in), &speaker{w: os.Stdout}
+	lines, out := bufio.NewReader(in), speaker{os.Stdout}
 	var limits Limits
 	for first := true; ; first = false {
 		line, err := lines.ReadBytes('\n')
@@ -102,7 +101,7 @@ func Serve(ctx context.Context, tasks map[string]Task) int {
 }
 
 // serve does one task.
-func serve(ctx context.Context, tasks map[string]Task, h header, request []byte, files []*os.File, out *speaker, limits Limits) error {
+func serve(ctx context.Context, tasks map[string]Task, h header, request []byte, files []*os.File, out speaker, limits Limits) error {
 	defer func() {
 		for _, f := range files {
 			_ = f.Close() // a task that keeps one has its own copy
@@ -115,13 +114,18 @@ func serve(ctx context.Context, tasks map[string]Task, h header, request []byte,
 	if len(files) != h.Files {
 		return fmt.Errorf("%d of %d files arrived", len(files), h.Files)
 	}
-	var ended atomic.Bool // what outlives the task, such as a connection that is being made, says nothing to the next one
+	var reporting sync.Mutex
+	ended := false // what outlives the task, such as a connection that is being made, says nothing behind its reply
 	reply, err := task(context.WithValue(ctx, filesKey{}, files), request, func(p Progress) {
-		if !ended.Load() {
+		reporting.Lock()
+		defer reporting.Unlock()
+		if !ended {
 			_ = out.say(frameProgress, p) // nobody reading it is no reason to stop
 		}
 	})
-	ended.Store(true)
+	reporting.Lock()
+	ended = true
+	reporting.Unlock()
 	switch {
 	case ctx.Err() != nil: // whatever the task makes of it, it is this process that ends
 		return ctx.Err()
@@ -158,13 +162,10 @@ func asTaskError(err error) *TaskError {
 	return &TaskError{Message: err.Error()}
 }
 
-// speaker writes frames, each whole. It is safe for concurrent use.
-type speaker struct {
-	mu sync.Mutex
-	w  io.Writer
-}
+// speaker writes frames, each whole. One goroutine at a time may use it.
+type speaker struct{ w io.Writer }
 
-func (s *speaker) say(kind byte, v any) error {
+func (s speaker) say(kind byte, v any) error {
 	var body bytes.Buffer
 	body.Write(make([]byte, frameHead))
 	enc := json.NewEncoder(&body)
@@ -180,8 +181,6 @@ func (s *speaker) say(kind byte, v any) error {
 	frame[0] = kind
 	binary.BigEndian.PutUint64(frame[1:], uint64(len(frame)-frameHead))
 	binary.BigEndian.PutUint64(frame[9:], uint64(len(attachment)))
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for _, part := range [][]byte{frame, attachment} {
 		if _, err := s.w.Write(part); err != nil {
 			return err

@@ -6,14 +6,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/url"
 	"os"
 	"strings"
 	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"stado.internal/stado/fleet"
 	"stado.internal/stado/reconcile/remote"
@@ -133,7 +130,7 @@ func (h *sshHost) talk(ctx context.Context, work func(*remote.Session) error) er
 
 // carry starts git at the other side and has work talk to it through a socket.
 func (h *sshHost) carry(ctx context.Context, work func(end *os.File) error) error {
-	ours, theirs, err := socketPair()
+	ours, theirs, err := sandbox.SocketPair()
 	if err != nil {
 		return &Error{Phase: PhaseExec, Remote: h.url, Kind: KindInternal, Cause: err.Error(), Err: err}
 	}
@@ -155,23 +152,6 @@ func (h *sshHost) carry(ctx context.Context, work func(end *os.File) error) erro
 		_ = theirs.Close()
 		return failed
 	})
-}
-
-// socketPair is one connection between this process and a child.
-func socketPair() (ours *net.UnixConn, theirs *os.File, _ error) {
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, nil, os.NewSyscallError("socketpair", err)
-	}
-	mine := os.NewFile(uintptr(pair[0]), "socket")
-	theirs = os.NewFile(uintptr(pair[1]), "socket")
-	conn, err := net.FileConn(mine)
-	_ = mine.Close() // the connection has its own descriptor
-	if err != nil {
-		_ = theirs.Close()
-		return nil, nil, err
-	}
-	return conn.(*net.UnixConn), theirs, nil
 }
 
 // refusal gives an error of the connection the form of this package.
