@@ -126,15 +126,22 @@ func newHealer(m *mover) *healer {
 	return &healer{mover: m, receipt: healReceipt{State: healNothing, Joined: []joinedSide{}, Repositories: []repositoryResult{}}}
 }
 
-// finish ends a join whose commit is this host's copy, and begins no other one.
-func (h *healer) finish(recorded *authority.Move) error {
-	if _, err := h.resume(recorded); err != nil {
-		return err
+// begin takes up a recorded join, opens what histories are read into, and asks who holds what. It gives the join that is still to be made.
+func (h *healer) begin(recorded *authority.Move) (*authority.Move, []side, error) {
+	recorded, err := h.resume(recorded)
+	if err != nil {
+		return nil, nil, err
 	}
 	if err := h.open(); err != nil {
-		return err
+		return nil, nil, err
 	}
 	sides, err := h.sides()
+	return recorded, sides, err
+}
+
+// finish ends a join whose commit is this host's copy, and begins no other one.
+func (h *healer) finish(recorded *authority.Move) error {
+	_, sides, err := h.begin(recorded)
 	if err != nil {
 		return err
 	}
@@ -148,14 +155,7 @@ func (h *healer) finish(recorded *authority.Move) error {
 
 // run joins what has forked, adopts what is ahead, and pushes to what is behind.
 func (h *healer) run(recorded *authority.Move) error {
-	recorded, err := h.resume(recorded)
-	if err != nil {
-		return err
-	}
-	if err := h.open(); err != nil {
-		return err
-	}
-	sides, err := h.sides()
+	recorded, sides, err := h.begin(recorded)
 	if err != nil {
 		return err
 	}
