@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"stado.internal/stado/fleet"
@@ -84,21 +85,27 @@ func load(dir string) reading {
 	} else {
 		r.anchor.held, r.anchor.cause = decodeHeld(r.raw)
 	}
-	for _, name := range []string{SlotA, SlotB} {
-		var p part
-		if raw, err := os.ReadFile(filepath.Join(dir, name)); err != nil {
-			p.cause = unwrapPath(err)
-		} else {
-			p.snap, p.cause = decodeSlot(raw)
-		}
-		r.slots[name] = p
-	}
+	var other part
+	var reading sync.WaitGroup
+	reading.Go(func() { other = loadSlot(filepath.Join(dir, SlotB)) }) // beside the other one: a large registry takes a while
+	r.slots[SlotA] = loadSlot(filepath.Join(dir, SlotA))
+	reading.Wait()
+	r.slots[SlotB] = other
 	if r.anchor.held == nil {
 		raw, err := os.ReadFile(filepath.Join(dir, LogFile))
 		r.logged = len(raw) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist)
 		r.floor = parseLog(raw).last()
 	}
 	return r
+}
+
+func loadSlot(file string) (p part) {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return part{cause: unwrapPath(err)}
+	}
+	p.snap, p.cause = decodeSlot(raw)
+	return p
 }
 
 // unfinished reports that the only trace is one slot: the very first admission ended before it was anchored. It was never served, so
