@@ -35,7 +35,7 @@ func Ask(ctx context.Context, st *store.Store, src Source) (Asked, error) {
 	}))
 	var a Asked
 	for {
-		res := l.look(ctx, l.sources(), false, l.behind)
+		res := l.look(ctx, inquiry{sources: l.sources(), behind: l.behind})
 		if res.err != nil {
 			return Asked{}, res.err
 		}

@@ -181,7 +181,7 @@ func TestHandedOverUnderAPart(t *testing.T) {
 		l.tick = time.NewTimer(refresh)
 		defer l.tick.Stop()
 		b.repo.part = 3
-		res := l.look(t.Context(), l.sources(), false, trail{})
+		res := l.look(t.Context(), inquiry{sources: l.sources()})
 		if !res.offer.Partial || res.out.final.Generation() != 44 {
 			t.Fatalf("%+v", res)
 		}

@@ -2,14 +2,10 @@ package reconcile
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"stado.internal/stado/fleet"
-	"stado.internal/stado/policies"
 	"stado.internal/stado/reconcile/authority"
-	"stado.internal/stado/reconcile/signature"
-	"stado.internal/stado/reconcile/source"
 	"stado.internal/stado/reconcile/store"
 )
 
@@ -38,6 +34,10 @@ type loop struct {
 	ends    map[string]bool // last commits of the parts of this refresh
 	restart bool            // what the last read brought could not be held
 	beside  string          // what sources after the first said to the last read
+	follow  Source          // what this refresh reads on, in the place of the first source; nil: nothing
+	passed  *result         // with it: what the first source said
+	lost    lost
+	instead string // what the log has of a source that was read in the place of the first one; empty: nothing stands
 
 	served    *fleet.Snapshot
 	version   string
@@ -52,17 +52,6 @@ type loop struct {
 	reset     time.Time         // of the accepted reset that the log has
 	promise   authority.Promise
 	promised  time.Time // when promise was first seen
-}
-
-// result is a read and what it amounts to against what was held when it ended.
-type result struct {
-	offer source.Offer
-	held  store.Held
-	out   outcome
-	trail trail
-	err   error
-	// others says what sources after the first said, when none answered.
-	others []string
 }
 
 func newLoop(r *Reconciler) *loop {
@@ -87,83 +76,6 @@ func (l *loop) read(ctx context.Context) {
 	l.second = false
 	l.arm(time.Now())
 	l.ask(ctx)
-}
-
-// poll reads a source. When the authority has what this host holds, and this host's copy of it is damaged, it reads the tip once more,
-// whole.
-func (l *loop) poll(ctx context.Context, src Source, restart bool) (source.Offer, error) {
-	held, _ := l.opts.Store.Held()
-	anchor := source.Anchor{Commit: held.Commit, Generation: held.Generation, Digest: held.Digest, Restart: restart}
-	offer, err := src.Poll(ctx, anchor)
-	if err != nil || held.Commit == "" || offer.Tip != held.Commit {
-		return offer, err
-	}
-	if s := l.opts.Store.Snapshot(); s == nil || s.Digest != held.Digest {
-		whole, err := src.Poll(ctx, source.Anchor{})
-		if err != nil {
-			return source.Offer{}, err
-		}
-		if whole.Tip == offer.Tip {
-			offer.Steps = whole.Steps
-		}
-	}
-	return offer, nil
-}
-
-// look asks the sources in their order until one answers: with a registry that the fence admits, or the one that is held. When none
-// does, it is the first one's failure, which names what the others said.
-func (l *loop) look(ctx context.Context, sources []Source, restart bool, behind trail) result {
-	first := l.lookAt(ctx, sources[0], restart, behind)
-	for _, src := range sources[1:] {
-		if first.answered() || ctx.Err() != nil {
-			break
-		}
-		next := l.lookAt(ctx, src, restart, behind)
-		if next.answered() {
-			return next
-		}
-		first.others = append(first.others, sayOther(src.String(), next.cause()))
-	}
-	return first
-}
-
-// lookAt reads one source and judges what it offers. It runs beside the loop, because signatures and
-// policies of the fleet's own are judged in children.
-func (l *loop) lookAt(ctx context.Context, src Source, restart bool, behind trail) result {
-	offer, err := l.poll(ctx, src, restart)
-	if err != nil {
-		return result{err: err}
-	}
-	held, _ := l.opts.Store.Held()
-	w := walk{judge: l.judge, now: time.Now().UTC(), own: func(previous, next policies.Revision) (fleet.Findings, error) {
-		return src.Policies(ctx, previous, next)
-	}, vouch: func(since string, commits []string, trust fleet.Trust) (int, *signature.Refusal, error) {
-		return src.Vouch(ctx, source.Question{Since: since, Tip: offer.Tip, Commits: commits, Trust: trust})
-	}}
-	out, err := w.admit(held, l.opts.Store.Snapshot(), offer, behind)
-	if err == nil {
-		out = promised(held.Promised, out, offer, w.now)
-	}
-	return result{offer: offer, held: held, out: out, trail: w.trail, err: err}
-}
-
-// answered reports whether the source answered in the sense of the design.
-func (r result) answered() bool { return r.err == nil && r.out.refusal == nil }
-
-// cause is why it did not.
-func (r result) cause() string {
-	if r.err != nil {
-		return r.err.Error()
-	}
-	return r.out.refusal.Sentence
-}
-
-// beside is what the other sources said.
-func (r result) beside() string {
-	if len(r.others) == 0 {
-		return ""
-	}
-	return "; " + strings.Join(r.others, "; ")
 }
 
 // outdated reports whether something else is held or promised by now than what was judged against, so that it has to be judged anew.

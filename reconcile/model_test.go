@@ -133,7 +133,7 @@ func (m *machine) poll(t *rapid.T, part int) {
 	m.loop.opts.Sources = From(src)
 	trust := m.trust()
 	for more := true; more; {
-		res := m.loop.look(context.Background(), m.loop.sources(), false, m.loop.behind)
+		res := m.loop.look(context.Background(), inquiry{sources: m.loop.sources(), behind: m.loop.behind})
 		m.loop.first, m.loop.started = false, time.Now()
 		more = m.loop.settle(res)
 	}

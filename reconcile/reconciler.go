@@ -13,6 +13,7 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -46,8 +47,9 @@ func From(sources ...Source) func(*fleet.Snapshot) []Source {
 // Options make a [Reconciler]. Store, Sources, Refresh, Adopt and Log are required.
 type Options struct {
 	Store *store.Store
-	// Sources are where the registry is read from while this snapshot is served, or else held (nil: none), at least one: the next one is
-	// asked when those before it do not answer. It is called on the goroutine of Run, before every read.
+	// Sources are where the registry is read from while this snapshot is served, or else held (nil: none), at least one, as pointers. When
+	// the first does not answer all others are asked, and the one that is furthest on counts. It is called on the goroutine of Run, before
+	// every read.
 	Sources func(held *fleet.Snapshot) []Source
 	// Authority is the host of the authority in sentences, when the held document names none.
 	Authority string
@@ -212,8 +214,10 @@ func (l *loop) sources() []Source {
 func (l *loop) ask(ctx context.Context) {
 	l.lookAtStore()
 	l.reading, l.counted, l.started = true, false, time.Now()
-	restart, behind := l.restart, l.behind
+	in := inquiry{sources: l.sources(), restart: l.restart, lost: l.lost, behind: l.behind}
+	if i := slices.Index(in.sources, l.follow); i >= 0 {
+		in.first, in.sources = l.passed, in.sources[i:i+1]
+	}
 	l.restart = false
-	sources := l.sources()
-	go func() { l.results <- l.look(ctx, sources, restart, behind) }()
+	go func() { l.results <- l.look(ctx, in) }()
 }

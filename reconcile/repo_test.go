@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -19,6 +20,7 @@ import (
 type commit struct {
 	id         string
 	parent     *commit
+	merged     *commit // second parent
 	generation fleet.Generation
 	word       string // the rest of the document
 	stamped    bool
@@ -48,6 +50,9 @@ func (c *commit) named() *commit {
 	parent := ""
 	if c.parent != nil {
 		parent = c.parent.id
+	}
+	if c.merged != nil {
+		parent += c.merged.id
 	}
 	sum := sha256.Sum256(fmt.Append(nil, parent, c.generation, c.word, c.stamped, c.broken, c.empty, c.trailers, c.refresh, c.policies, c.unowned,
 		c.trust, c.signer))
@@ -123,7 +128,10 @@ func (c *commit) chain() []*commit {
 func offer(tip *commit, held source.Anchor) source.Offer {
 	chain := tip.chain()
 	at := slices.IndexFunc(chain, func(c *commit) bool { return c.id == held.Commit })
-	o := source.Offer{Tip: tip.id, Descends: at >= 0 || held == source.Anchor{}}
+	merged := func(c *commit) bool {
+		return slices.ContainsFunc(c.merged.chain(), func(c *commit) bool { return c.id == held.Commit })
+	}
+	o := source.Offer{Tip: tip.id, Descends: at >= 0 || held == source.Anchor{} || slices.ContainsFunc(chain, merged)}
 	if at < 0 {
 		o.Steps = []source.Step{tip.step()}
 		return o
@@ -137,6 +145,7 @@ func offer(tip *commit, held source.Anchor) source.Offer {
 
 // repo is a source over one branch. A test sets what it answers; err ends a read, silent makes it stand until then is called.
 type repo struct {
+	name   string
 	mu     sync.Mutex
 	tip    *commit
 	err    error
@@ -151,7 +160,7 @@ type repo struct {
 	judged    []string // the pairs of commits that Policies was asked about
 }
 
-func (r *repo) String() string { return "the repository of the test" }
+func (r *repo) String() string { return cmp.Or(r.name, "the repository of the test") }
 
 func (r *repo) Poll(ctx context.Context, held source.Anchor) (source.Offer, error) {
 	r.mu.Lock()

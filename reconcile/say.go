@@ -36,6 +36,18 @@ func sayRecovery(cause string, generation fleet.Generation) string {
 
 func sayOther(source, cause string) string { return source + ", asked in its place: " + cause }
 
+func sayInstead(cause, source string) string {
+	return "the registry authority did not answer (" + cause + "); the registry is read from " + source + " in its place"
+}
+
+const sayAnswersAgain = "the registry authority answers again"
+
+func sayContradiction(a, b result) string {
+	one, other := a.end(), b.end()
+	return fmt.Sprintf("fork refused: %s is at commit %s (generation %d) and %s at commit %s (generation %d), and neither follows on the other; join the two (stado registry heal), or put one of them back",
+		a.from, one.Commit, one.Generation, b.from, other.Commit, other.Generation)
+}
+
 func sayLapsed(p *authority.Promise) string {
 	return fmt.Sprintf("the promise of generation %d to host %s has lapsed: it was not used for %d refresh intervals", p.Generation, p.Mover, authority.LapseIntervals)
 }

@@ -36,17 +36,56 @@ func unread(err error) change {
 	}
 }
 
+// seen is what a read says of the authority: that it was not reached, when another source was read in its place for that.
+func (r result) seen() change {
+	return func(s *Status) {
+		s.Reachable, s.Detail = new(true), ""
+		switch {
+		case r.first != nil && r.first.err != nil:
+			unread(r.first.err)(s)
+		case r.err != nil:
+			unread(r.err)(s)
+		}
+		if r.first != nil {
+			s.Detail = sayInstead(r.first.cause(), r.from.String())
+		}
+		if r.err == nil {
+			s.OfferedCommit, s.OfferedGeneration = r.offer.Tip, newestGeneration(r.offer, r.held)
+		}
+	}
+}
+
+// sayInstead logs which source is read in the place of the authority, and when none is any more.
+func (l *loop) sayInstead(res result) {
+	now := ""
+	if res.first != nil {
+		now = sayInstead(res.first.cause(), res.from.String())
+	}
+	switch {
+	case now == l.instead:
+	case now == "":
+		l.opts.Log.Info(sayAnswersAgain)
+	default:
+		l.opts.Log.Warn(now)
+	}
+	l.instead = now
+}
+
 // settle takes the result of a read. It reports whether more is to be read at once: the rest of the offer, or all of it when something
 // else is held by now.
 func (l *loop) settle(res result) (more bool) {
-	l.reading, l.beside = false, res.beside()
+	l.reading, l.beside, l.lost = false, res.beside(), res.lost
+	l.follow, l.passed = nil, nil
 	defer l.sayBlockers()
 	if res.err == nil && l.outdated(res.held) {
 		return true
 	}
 	blocked := res.err == nil && res.offer.Partial && res.out.blocked
-	if res.err == nil && res.offer.Partial && !blocked && l.progress(res.offer) && (res.out.kept || l.hold(res.out, res.held) == nil) {
+	if res.goesOn() && res.fork == nil && l.progress(res.offer) && (res.out.kept || l.hold(res.out, res.held) == nil) {
 		l.partly, l.behind = true, res.trail // nothing is served or reported before the last part has been seen
+		if res.first != nil {
+			l.follow, l.passed = res.from, res.first
+		}
 		return true
 	}
 	defer func() { l.partly, l.ends = false, nil }()
@@ -54,11 +93,15 @@ func (l *loop) settle(res result) (more bool) {
 		l.first, l.second = false, true
 		l.arm(l.started)
 	}
-	if res.err == nil {
+	switch {
+	case res.fork != nil:
+		l.behind = trail{}
+		l.refused(res.fork, res.cause()+l.beside, res.seen())
+	case res.err == nil:
 		l.behind = trail{}
 		l.offered(res)
 		l.restart = l.restart || blocked // a signature on top may vouch for what is stepped over now
-	} else {
+	default:
 		l.failed(res.err)
 	}
 	return false
@@ -109,7 +152,7 @@ func (l *loop) failed(err error) {
 		return
 	}
 	if e, ok := errors.AsType[*source.Error](err); ok && e.Kind == source.KindLimit {
-		l.refused(&Refusal{Rule: source.RuleLimit, Sentence: cause, Since: time.Now().UTC()}, unread(err))
+		l.refused(&Refusal{Rule: source.RuleLimit, Sentence: cause, Since: time.Now().UTC()}, cause, unread(err))
 		return
 	}
 	if !l.recover(cause, unread(err)) {
@@ -121,10 +164,8 @@ func (l *loop) failed(err error) {
 func (l *loop) offered(res result) {
 	offer, held, out := res.offer, res.held, res.out
 	durable := l.durable() // not what a write that fails below leaves
-	seen := func(s *Status) {
-		s.Reachable, s.Detail, s.OfferedCommit = new(true), "", offer.Tip
-		s.OfferedGeneration = newestGeneration(offer, held)
-	}
+	seen := res.seen()
+	l.sayInstead(res)
 	switch err := l.hold(out, held); {
 	case errors.Is(err, store.ErrOutdated):
 		l.again = true // it was judged against what is not held any more
@@ -138,7 +179,7 @@ func (l *loop) offered(res result) {
 		}
 	case out.refusal != nil:
 		l.partly = l.partly || out.final != nil
-		l.refused(out.refusal, seen)
+		l.refused(out.refusal, out.refusal.Sentence+l.beside, seen)
 	case offer.Partial:
 		cause := sayNoProgress(offer.Tip)
 		l.catchUp(l.durable())
@@ -148,7 +189,7 @@ func (l *loop) offered(res result) {
 	case l.opts.Store.Snapshot() == nil:
 		l.fail(failure{cause: sayNoDocument(offer.Tip), again: l.counted}, seen)
 	default:
-		l.confirmed(out.pending, offer.Tip, seen)
+		l.confirmed(res, seen)
 	}
 }
 
@@ -187,15 +228,20 @@ func (l *loop) recover(cause string, changes ...change) bool {
 	return true
 }
 
+// stand lets a refusal stand, since when it did before.
+func (l *loop) stand(refusal, before *Refusal) {
+	if before != nil && before.Rule == refusal.Rule && before.Commit == refusal.Commit {
+		refusal.Since = before.Since
+	}
+	l.standing = refusal
+}
+
 // refused is an offer that the judges or the fence refuse. The authority is reachable, yet it does not answer in the sense of the
 // design: the refresh failed and the refusal stands until a good poll.
-func (l *loop) refused(refusal *Refusal, changes ...change) {
-	if old := l.standing; old != nil && old.Rule == refusal.Rule && old.Commit == refusal.Commit {
-		refusal.Since = old.Since
-	}
-	l.standing, l.pending = refusal, time.Time{}
+func (l *loop) refused(refusal *Refusal, cause string, changes ...change) {
+	l.stand(refusal, l.standing)
+	l.pending = time.Time{}
 	l.catchUp(l.durable())
-	cause := refusal.Sentence + l.beside
 	if l.takeHanded(&cause, changes...) {
 		return
 	}
@@ -227,10 +273,14 @@ func (l *loop) fail(f failure, changes ...change) {
 	})
 }
 
-// confirmed is an answer: what the store holds is what the authority has, or a change of it that waits for its generation.
-func (l *loop) confirmed(pending bool, tip string, changes ...change) {
-	now := time.Now().UTC()
-	l.wait(pending, tip, now)
+// confirmed is an answer: what the store holds is what the authority has, or a change of it that waits for its generation. What the
+// authority itself was refused for still stands when another source answered.
+func (l *loop) confirmed(res result, changes ...change) {
+	now, pending, before := time.Now().UTC(), res.out.pending, l.standing
+	l.wait(pending, res.offer.Tip, now)
+	if res.first != nil && res.first.err == nil && l.standing == nil {
+		l.stand(res.first.out.refusal, before)
+	}
 	l.adopt(l.opts.Store.Snapshot(), "")
 	if l.attempt > 0 {
 		l.opts.Log.Info(sayRecovered(l.attempt))
