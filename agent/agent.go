@@ -103,11 +103,15 @@ func (a *Agent) build() error {
 		Log: opt.Log, Waiting: a.waiting, Changed: func() { a.state.Touch() }, Health: a.health, Drain: opt.Settings.Drain,
 	})
 	// 4. The source and the loop that feeds the resolver.
-	repository, err := source.ParseRemote(opt.Settings.Repository, opt.Settings.Branch)
+	set := opt.Settings
+	named := []sources.Named{{Repository: set.Repository, Branch: set.Branch, CAFile: set.CAFile, CredentialFile: set.CredentialFile}}
+	for _, m := range set.Mirrors {
+		named = append(named, sources.Named(m))
+	}
+	started, err := sources.Remotes(named)
 	if err != nil {
 		return err
 	}
-	repository.CAFile, repository.CredentialFile = opt.Settings.CAFile, opt.Settings.CredentialFile
 	touch := func() { a.state.Touch() }
 	if a.duty, err = duty.New(duty.Options{
 		Home: durable.Folder{Path: opt.Home, Fault: opt.Fault}, Peers: opt.Peers, Bundle: a.bundle, Self: a.self, Interval: a.interval,
@@ -115,9 +119,9 @@ func (a *Agent) build() error {
 	}); err != nil {
 		return err
 	}
-	a.sources = sources.New(sources.Options{Started: repository, Complete: a.polling, Self: a.self, Own: a.duty.Guard, Log: opt.Log})
+	a.sources = sources.New(sources.Options{Started: started, Complete: a.polling, Self: a.self, Own: a.duty.Guard, Log: opt.Log})
 	a.reconciler = reconcile.New(reconcile.Options{
-		Store: a.store, Sources: a.sources.Order, Authority: repository.Host(), Refresh: opt.Settings.Refresh, Interval: a.interval,
+		Store: a.store, Sources: a.sources.Order, Authority: started[0].Host(), Refresh: opt.Settings.Refresh, Interval: a.interval,
 		Adopt: a.adopt, Changed: touch, Log: opt.Log,
 	})
 	// 5. What says that there is news: nothing depends on it.

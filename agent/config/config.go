@@ -37,6 +37,7 @@ var schema string
 type Agent struct {
 	Repository     string
 	Branch         string
+	Mirrors        []Mirror
 	CAFile         string
 	CredentialFile string
 	Identity       string
@@ -47,6 +48,14 @@ type Agent struct {
 	Drain          time.Duration
 	Webhook        Webhook
 	Evaluation     Evaluation
+}
+
+// Mirror is a copy of the repository. An empty Branch or CAFile is that of the repository; an empty CredentialFile is none.
+type Mirror struct {
+	Repository     string `json:"repository"`
+	Branch         string `json:"branch"`
+	CAFile         string `json:"ca_file"`
+	CredentialFile string `json:"credential_file"`
 }
 
 // Webhook is where a forge may say that the registry has news; the zero value listens nowhere.
@@ -72,6 +81,7 @@ type Evaluation struct {
 type document struct {
 	Repository string       `json:"repository"`
 	Branch     string       `json:"branch"`
+	Mirrors    []Mirror     `json:"mirrors"`
 	CAFile     string       `json:"ca_file"`
 	Credential string       `json:"credential_file"`
 	Identity   string       `json:"identity"`
@@ -109,7 +119,7 @@ func Load(home string) (Agent, error) {
 
 func (d document) settings(path string) (Agent, error) {
 	a := Agent{
-		Repository: d.Repository, Branch: d.Branch, CAFile: d.CAFile, CredentialFile: d.Credential,
+		Repository: d.Repository, Branch: d.Branch, Mirrors: d.Mirrors, CAFile: d.CAFile, CredentialFile: d.Credential,
 		Identity: d.Identity, KnownHosts: d.KnownHosts, SSHKeepalive: d.Keepalive, Host: d.Host, Webhook: d.Webhook, Evaluation: d.Evaluation,
 	}
 	for field, dst := range map[string]struct {

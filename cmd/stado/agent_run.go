@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,6 +26,7 @@ Settings come from flags and from agent.cue in the state directory, under the sa
 stand there under evaluation); a flag wins. What an agent serves is declared in the registry, not here.`,
 		Example: `  stado agent run --repository https://git.example.net/fleet.git --host a1
   stado agent run --repository ssh://git@git.example.net/srv/fleet.git --identity /etc/stado/id_ed25519 --known-hosts /etc/stado/known_hosts
+  stado agent run --repository https://git.example.net/fleet.git --mirror https://mirror.example.org/fleet.git --mirror /srv/fleet.git
   stado agent run --repository /srv/fleet.git --home /tmp/a1 --refresh 5s`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -55,6 +57,7 @@ stand there under evaluation); a flag wins. What an agent serves is declared in 
 	}
 	f := c.Flags()
 	f.StringVar(&set.Repository, "repository", "", "registry repository: https://, ssh:// or file:// URL, or an absolute path")
+	f.Var((*mirrorList)(&set.Mirrors), "mirror", "copy of the repository, asked when the registry's authority does not answer; may be given again (a mirror with credentials of its own stands in agent.cue)")
 	f.StringVar(&set.Branch, "branch", "", "branch that is the registry (default main)")
 	f.StringVar(&set.CAFile, "ca-file", "", "further certificate authorities for https, in PEM")
 	f.StringVar(&set.CredentialFile, "credential-file", "", "file with user:password or a token for https, readable by its owner only")
@@ -81,6 +84,9 @@ func withFile(home string, flags config.Agent) (config.Agent, error) {
 	}
 	override(&s.Repository, flags.Repository, "")
 	override(&s.Branch, flags.Branch, config.DefaultBranch)
+	if len(flags.Mirrors) > 0 {
+		s.Mirrors = flags.Mirrors
+	}
 	override(&s.CAFile, flags.CAFile, "")
 	override(&s.CredentialFile, flags.CredentialFile, "")
 	override(&s.Identity, flags.Identity, "")
@@ -98,6 +104,27 @@ func withFile(home string, flags config.Agent) (config.Agent, error) {
 	return s, nil
 }
 
+// mirrorList is the value of --mirror: repositories, one each time that the flag is given.
+type mirrorList []config.Mirror
+
+// String is the list as the help text shows a default.
+func (l *mirrorList) String() string {
+	var urls []string
+	for _, m := range *l {
+		urls = append(urls, m.Repository)
+	}
+	return strings.Join(urls, " ")
+}
+
+// Set adds one.
+func (l *mirrorList) Set(url string) error {
+	*l = append(*l, config.Mirror{Repository: url})
+	return nil
+}
+
+// Type is how the help text calls the value.
+func (l *mirrorList) Type() string { return "URL" }
+
 func override[T comparable](dst *T, flag, def T) {
 	var zero T
 	switch {
@@ -108,14 +135,22 @@ func override[T comparable](dst *T, flag, def T) {
 	}
 }
 
+// settingsFile is a file that a setting names.
+type settingsFile struct {
+	flag string
+	path *string
+}
+
 func (a *app) agentOptions(home string, settings config.Agent) (agent.Options, error) {
 	if err := checkEvaluation(settings.Evaluation); err != nil {
 		return agent.Options{}, err
 	}
-	for _, file := range []struct {
-		flag string
-		path *string
-	}{{"--ca-file", &settings.CAFile}, {"--credential-file", &settings.CredentialFile}, {"--identity", &settings.Identity}, {"--known-hosts", &settings.KnownHosts}, {"--webhook-secret-file", &settings.Webhook.SecretFile}} {
+	files := []settingsFile{{"--ca-file", &settings.CAFile}, {"--credential-file", &settings.CredentialFile}, {"--identity", &settings.Identity}, {"--known-hosts", &settings.KnownHosts}, {"--webhook-secret-file", &settings.Webhook.SecretFile}}
+	for i := range settings.Mirrors {
+		m := &settings.Mirrors[i]
+		files = append(files, settingsFile{"ca_file of mirror " + m.Repository, &m.CAFile}, settingsFile{"credential_file of mirror " + m.Repository, &m.CredentialFile})
+	}
+	for _, file := range files {
 		if err := readableFile(file.flag, file.path); err != nil {
 			return agent.Options{}, err
 		}

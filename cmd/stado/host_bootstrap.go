@@ -30,6 +30,7 @@ type bootstrapReceipt struct {
 type bootstrapFlags struct {
 	channelFlags
 	root, init, binary, repository, branch    string
+	mirrors                                   []string
 	identity, agentKnownHosts, ca, credential string
 	replace, asJSON                           bool
 	timeout                                   time.Duration
@@ -64,6 +65,7 @@ Exit status: 0 done or nothing to do, 1 refused, 2 usage, 69 the host does not a
 	c.Flags().BoolVar(&f.replace, "replace", false, "also replace a unit and an agent.cue that somebody else wrote")
 	c.Flags().DurationVar(&f.timeout, "timeout", 10*time.Minute, "end after this time")
 	c.Flags().StringVar(&f.repository, "repository", "", "registry repository for the agent (default: that of the authority which the registry names)")
+	c.Flags().StringArrayVar(&f.mirrors, "mirror", nil, "copy of the repository for the agent, asked when the registry's authority does not answer; may be given again")
 	c.Flags().StringVar(&f.branch, "branch", "", "branch that is the registry, for the agent")
 	c.Flags().StringVar(&f.identity, "identity", "", "private key with which the agent reads the repository; it is copied to the host")
 	c.Flags().StringVar(&f.agentKnownHosts, "known-hosts", "", "host keys that the agent trusts; the file is copied to the host")
@@ -166,6 +168,12 @@ func (f bootstrapFlags) wanted(t target) (w bootstrap.Wanted, err error) {
 	if w.Config.Repository, w.Config.Branch, err = f.agentRepository(t); err != nil {
 		return w, err
 	}
+	for _, url := range f.mirrors {
+		if _, err := source.ParseRemote(url, w.Config.Branch); err != nil {
+			return w, misused(fmt.Errorf("--mirror: %w", err))
+		}
+	}
+	w.Config.Mirrors = f.mirrors
 	if f.identity == "" && f.root == "/" && strings.HasPrefix(w.Config.Repository, "ssh://") {
 		return w, misused(fmt.Errorf("the agent's account on host %s has no key of its own for %s (name one: --identity FILE)", t.name, w.Config.Repository))
 	}

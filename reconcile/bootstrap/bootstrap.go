@@ -46,6 +46,7 @@ type Wanted struct {
 // Config is the first configuration of the agent. Files are contents, stored beside it; nil means none.
 type Config struct {
 	Repository, Branch                       string
+	Mirrors                                  []string
 	Identity, KnownHosts, CAFile, Credential []byte
 }
 
@@ -165,6 +166,17 @@ func (w Wanted) settings() ([]byte, error) {
 			return nil, err
 		}
 		fmt.Fprintf(&out, "%s: %s\n", f[0], value)
+	}
+	if len(w.Config.Mirrors) > 0 {
+		out.WriteString("mirrors: [\n")
+		for _, url := range w.Config.Mirrors {
+			value, err := json.Marshal(url)
+			if err != nil {
+				return nil, err
+			}
+			fmt.Fprintf(&out, "\t{repository: %s},\n", value)
+		}
+		out.WriteString("]\n")
 	}
 	return out.Bytes(), nil
 }

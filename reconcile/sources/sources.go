@@ -1,9 +1,10 @@
 // Package sources says where a host reads the registry, in which order: from the authority that its registry names, then from the
-// repository that it was started with.
+// repository that it was started with and from that one's mirrors.
 package sources
 
 import (
 	"log/slog"
+	"slices"
 
 	"stado.internal/stado/fleet"
 	"stado.internal/stado/reconcile"
@@ -12,7 +13,7 @@ import (
 
 // Options make a [Set]. All are required.
 type Options struct {
-	Started source.Remote // the repository that the host was started with
+	Started []source.Remote // the repository that the host was started with, then its mirrors
 	// Complete fills in how the host reads: its store, its child, its identity.
 	Complete func(source.Options) source.Options
 	// Self is this host's name in a registry, empty when that does not tell: such a host is no authority.
@@ -25,19 +26,24 @@ type Options struct {
 // Set are the sources of one host. Only one goroutine may use it at a time.
 type Set struct {
 	opts    Options
-	started *source.Git
-	// declared is the authority that the held registry names; nil when it names none, or the repository above.
+	started []*source.Git
+	// declared is the authority that the held registry names; nil when it names none, or one of the repositories above.
 	declared *source.Git
 	of       source.Options // that declared was made of
 }
 
 // New makes the set. It reads nothing.
 func New(o Options) *Set {
-	return &Set{opts: o, started: source.New(o.Complete(source.Options{Remote: o.Started}))}
+	s := &Set{opts: o}
+	for _, remote := range o.Started {
+		s.started = append(s.started, source.New(o.Complete(source.Options{Remote: remote})))
+	}
+	return s
 }
 
-// Order is the authority that the held registry names, then the repository that the host was started with: it is what leads to the
-// registry before anything is held, and perhaps after an authority has gone for good.
+// Order is the authority that the held registry names, then what the host was started with: it is what leads to the registry before
+// anything is held, and perhaps after an authority has gone for good. An authority that is among that is read as that says, with its
+// credentials.
 func (s *Set) Order(held *fleet.Snapshot) []reconcile.Source {
 	var o source.Options
 	var named bool
@@ -47,25 +53,34 @@ func (s *Set) Order(held *fleet.Snapshot) []reconcile.Source {
 			s.opts.Log.Warn(err.Error())
 		}
 	}
-	same := o.Remote.URL == s.started.String()
-	if s.declared != nil && (!named || same || !o.Same(s.of)) {
+	at := slices.IndexFunc(s.opts.Started, func(r source.Remote) bool { return named && r.URL == o.Remote.URL && r.Branch == o.Remote.Branch })
+	if s.declared != nil && (!named || at >= 0 || !o.Same(s.of)) {
 		s.declared.Close()
 		s.declared = nil
 	}
-	switch {
-	case !named:
-		return []reconcile.Source{s.started}
-	case same:
-		return []reconcile.Source{s.opts.Own(s.started, held)}
-	case s.declared == nil:
+	if named && at < 0 && s.declared == nil {
 		s.of, s.declared = o, source.New(s.opts.Complete(o))
 	}
-	return []reconcile.Source{s.opts.Own(s.declared, held), s.started}
+	var order []reconcile.Source
+	switch {
+	case at >= 0:
+		order = append(order, s.opts.Own(s.started[at], held))
+	case named:
+		order = append(order, s.opts.Own(s.declared, held))
+	}
+	for i, git := range s.started {
+		if i != at {
+			order = append(order, git)
+		}
+	}
+	return order
 }
 
 // Close ends what the sources keep open. No read may stand.
 func (s *Set) Close() {
-	s.started.Close()
+	for _, git := range s.started {
+		git.Close()
+	}
 	if s.declared != nil {
 		s.declared.Close()
 	}
