@@ -200,14 +200,20 @@ func (r *running) output() string {
 // until asks again and again, under a deadline far above what it waits for.
 func (l *lab) until(what string, ok func() bool) {
 	l.t.Helper()
-	deadline := time.NewTimer(eventuallyBound)
+	l.within(eventuallyBound, what, ok)
+}
+
+// within asks again and again until a deadline.
+func (l *lab) within(bound time.Duration, what string, ok func() bool) {
+	l.t.Helper()
+	deadline := time.NewTimer(bound)
 	defer deadline.Stop()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for !ok() {
 		select {
 		case <-deadline.C:
-			l.t.Fatalf("%s did not come to pass within %s; state: %+v", what, eventuallyBound, l.state())
+			l.t.Fatalf("%s did not come to pass within %s; state: %+v", what, bound, l.state())
 		case <-tick.C:
 		}
 	}

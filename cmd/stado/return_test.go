@@ -114,8 +114,8 @@ func TestAuthorityReturns(t *testing.T) {
 	if r := boreas.takes(); r.Generation != 2 || r.State != "taken" || !r.Quorum {
 		t.Errorf("%+v", r)
 	}
-	for _, name := range w.names[1:] {
-		w.host[name].until("reading the new authority", func() bool { return agents[name].serves(2) })
+	for _, name := range w.names[1:] { // within a refresh, as real parts can show it
+		w.host[name].within(10*wardRefresh, "reading the new authority", func() bool { return agents[name].serves(2) })
 	}
 	w.fleet.git("checkout", "--quiet", "-B", "boreas", "main~2")
 	w.fleet.git("pull", "--quiet", "--ff-only", boreas.own(), "main")
@@ -127,6 +127,7 @@ func TestAuthorityReturns(t *testing.T) {
 	heads = w.heads(heads)
 
 	atlas.sshd.Restart(t)
+	w.readAtlas()
 	agents["atlas"] = atlas.start("SSH_AUTH_SOCK=")
 	stepped := "this host is no longer the registry authority: generation 3 names boreas; the commits made here since their merge base "
 	atlas.until("stepping down", func() bool {
@@ -141,6 +142,20 @@ func TestAuthorityReturns(t *testing.T) {
 	for _, name := range w.names {
 		agents[name].stop()
 	}
+}
+
+// readAtlas has the other hosts read the old authority, in the place of the new one, which does not answer meanwhile: they refuse it.
+func (w *wards) readAtlas() {
+	w.t.Helper()
+	w.host["boreas"].sshd.Kill()
+	for _, name := range []string{"carme", "dione"} {
+		h := w.host[name]
+		h.until("refusing the registry of the old authority", func() bool {
+			st := h.state()
+			return st.Generation == 3 && strings.Contains(st.Reason, ", asked in its place: generation 3 reused: held ")
+		})
+	}
+	w.host["boreas"].sshd.Restart(w.t)
 }
 
 // refuseAtlas: nobody takes what the old authority has, and it takes nothing new.

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -28,6 +29,9 @@ type wards struct {
 	host  map[string]*ward
 	fleet *lab // the work tree
 }
+
+// wardRefresh is the interval on which hosts ask, once they hold a registry.
+const wardRefresh = 2 * time.Second
 
 type ward struct {
 	*lab
@@ -95,9 +99,9 @@ func (w *wards) declare(quorum string) {
 
 registry: hosts: %s: {
 	ssh: %q
-	service_resolver: {api_bind: "127.0.0.1:%d", refresh_seconds: 1, max_stale_seconds: 3600}
+	service_resolver: {api_bind: "127.0.0.1:%d", refresh_seconds: %d, max_stale_seconds: 3600}
 }
-`, name, w.host[name].sshd.Destination, freeLoopbackPorts(w.t, 1)[0])
+`, name, w.host[name].sshd.Destination, freeLoopbackPorts(w.t, 1)[0], wardRefresh/time.Second)
 	}
 	l.file("authority.cue", `package fleet
 
