@@ -63,7 +63,7 @@ const RuleIdentity = "STADO-HOST-001"
 func authorityOf(loop reconcile.Status, repository string) status.Authority {
 	return status.Authority{
 		Host: loop.AuthorityHost, Source: scheme(repository), Reachable: loop.Reachable, Generation: loop.OfferedGeneration,
-		Commit: loop.OfferedCommit, Detail: loop.Detail,
+		Commit: loop.OfferedCommit, Detail: loop.Detail, ReadFrom: loop.Instead,
 	}
 }
 

@@ -62,6 +62,7 @@ type walk struct {
 type trail struct {
 	previous policies.Revision
 	last     string
+	of       string // the name of the source
 }
 
 // admit judges an offer against the anchor and the document that is served, which may be older than the anchor, or nil. When the offer

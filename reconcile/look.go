@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -19,12 +20,13 @@ type inquiry struct {
 	sources []Source
 	first   *result // what the first source said, when sources is the one that is read on in its place
 	restart bool    // every offer begins at the held commit
-	lost    lost
+	open    open
 	behind  trail
 }
 
-// lost are the sources, by their names, of which a part was read that counted for nothing, so that their next offer begins anew.
-type lost map[string]bool
+// open are the sources, by their names, whose last offer was a part of one: their next one goes on after it, which is right only when what
+// comes is judged behind it too.
+type open map[string]bool
 
 // result is a read and what it amounts to against what was held when it ended.
 type result struct {
@@ -35,10 +37,16 @@ type result struct {
 	trail trail
 	err   error
 
-	first  *result  // what the first source said, when from was read in its place; nil: it is this
-	others []string // what those said that were asked in its place and did not answer
-	fork   *Refusal // those that answered contradict each other, so the first one's failure stands
-	lost   lost
+	first  *result   // what the first source said, when from was read in its place; nil: it is this
+	others []refused // those that were asked in its place and did not answer
+	fork   *Refusal  // those that answered contradict each other, so the first one's failure stands
+	open   open
+}
+
+// refused is what a source said that was asked in the first one's place and did not answer.
+type refused struct {
+	refusal  *Refusal // nil: it could not be read
+	sentence string
 }
 
 // answered reports whether the source answered in the sense of the design.
@@ -60,14 +68,36 @@ func (r result) cause() string {
 
 // beside is what the other sources said.
 func (r result) beside() string {
-	said := r.others
+	var said strings.Builder
+	for _, o := range r.others {
+		said.WriteString("; " + o.sentence)
+	}
 	if r.fork != nil {
-		said = append(slices.Clone(said), r.fork.Sentence)
+		said.WriteString("; " + r.fork.Sentence)
 	}
-	if len(said) == 0 {
-		return ""
+	return said.String()
+}
+
+// stands is what a person should know of although another source answered in the first one's place: why that was refused, or else that one
+// of the others has another history.
+func (r result) stands() *Refusal {
+	if r.first == nil {
+		return nil
 	}
-	return "; " + strings.Join(said, "; ")
+	if e, ok := errors.AsType[*source.Error](r.first.err); ok && e.Kind == source.KindLimit {
+		return &Refusal{Rule: source.RuleLimit, Sentence: e.Error(), Since: time.Now().UTC()}
+	}
+	if r.first.err == nil {
+		return r.first.out.refusal
+	}
+	for _, o := range r.others {
+		if o.refusal != nil && (o.refusal.Rule == RuleFork || o.refusal.Rule == RuleReused) {
+			stands := *o.refusal
+			stands.Sentence = o.sentence
+			return &stands
+		}
+	}
+	return nil
 }
 
 // end is where this host would be after the result.
@@ -82,114 +112,133 @@ func (r result) end() source.Anchor {
 	return a
 }
 
-// look asks the first source. When that does not answer — with a registry that the fence admits, or the one that is held — it asks all
-// others, and what counts is the one that is furthest on; when they contradict each other, none. When nobody answers it is the first
-// one's failure, which names what the others said.
+// moves reports whether this host would be elsewhere after the result.
+func (r result) moves() bool { return r.out.final != nil || r.out.observed != "" }
+
+// look asks the first source. When that does not answer — with a registry that the fence admits, or the one that is held — and has nothing
+// before its refused tip either, it asks all others, and what counts is the one that is furthest on; when they contradict each other,
+// none. When nobody answers it is the first one's failure, which names what the others said.
 func (l *loop) look(ctx context.Context, in inquiry) result {
-	in.lost = maps.Clone(in.lost)
-	if in.lost == nil {
-		in.lost = lost{}
+	in.open = maps.Clone(in.open)
+	if in.open == nil {
+		in.open = open{}
 	}
 	first, rest := in.first, in.sources
-	var answers []result
 	if first == nil {
 		r := l.lookAt(ctx, in.sources[0], &in)
-		r.lost = in.lost
-		if r.answered() || r.goesOn() || len(in.sources) == 1 || ctx.Err() != nil {
+		r.open = in.open
+		if r.answered() || r.goesOn() || r.advances() || len(in.sources) == 1 || ctx.Err() != nil {
 			return r
-		}
-		if r.advances() {
-			answers = append(answers, r)
 		}
 		first, rest = &r, in.sources[1:]
 	}
-	var others []string
+	var answers []result
+	var others []refused
 	for _, src := range rest {
 		r := l.lookAt(ctx, src, &in)
 		if r.answered() || r.goesOn() || r.advances() {
 			answers = append(answers, r)
 		} else {
-			others = append(others, sayOther(src.String(), r.cause()))
+			others = append(others, refused{r.out.refusal, sayOther(src.String(), r.cause())})
 		}
 	}
-	best, fork := furthest(ctx, answers)
 	taken := *first
-	if best != nil && fork == nil {
-		taken = *best
-		if best.from != first.from {
-			taken.first = first
-		}
+	best, fork := furthest(ctx, answers)
+	switch {
+	case fork != nil:
+		taken.held = answers[0].held
+	case best != nil:
+		taken, taken.first = *best, first
 	}
-	for _, r := range answers {
-		if r.offer.Partial && r.from != taken.from {
-			in.lost[r.from.String()] = true
-		}
-	}
-	taken.others, taken.fork, taken.lost = others, fork, in.lost
+	taken.others, taken.fork, taken.open = others, fork, in.open
 	return taken
 }
 
-// furthest is the result with the highest generation, the earliest of several; nil of none. Whatever else would be admitted must be on the
-// way to it: otherwise two registries follow on what is held, and the refusal names both.
+// furthest is the result with the highest generation; nil of none. Whatever else would move this host must be on the way to it: otherwise
+// two histories follow on what is held, and the refusal names both.
 func furthest(ctx context.Context, answers []result) (*result, *Refusal) {
-	if len(answers) == 0 {
-		return nil, nil
+	var top fleet.Generation
+	for _, r := range answers {
+		top = max(top, r.end().Generation)
 	}
-	at := 0
-	for i, r := range answers {
-		best := answers[at]
-		if a, b := r.end().Generation, best.end().Generation; a > b || a == b && r.goesOn() && !best.goesOn() {
-			at = i
+	var fork *Refusal
+	for _, goesOn := range []bool{true, false} { // of equal ones the one of which more is to come
+		for i, best := range answers {
+			if best.end().Generation != top || best.goesOn() != goesOn {
+				continue
+			}
+			against, err := best.against(ctx, answers)
+			switch {
+			case err != nil: // it answered, and does no longer
+				return furthest(ctx, slices.Delete(slices.Clone(answers), i, i+1))
+			case against == nil:
+				return &best, nil
+			case fork == nil:
+				fork = &Refusal{Rule: RuleFork, Commit: best.end().Commit, Sentence: sayContradiction(*against, best), Since: time.Now().UTC()}
+			}
 		}
 	}
-	best := answers[at]
-	for i, r := range answers {
-		if i == at || !r.advances() {
+	return nil, fork
+}
+
+// against is the first of answers that would move this host to where this result does not lead through.
+func (r result) against(ctx context.Context, answers []result) (*result, error) {
+	for _, other := range answers {
+		if !other.moves() {
 			continue
 		}
-		leads, err := r.leadsTo(ctx, best)
-		if err != nil { // it answered, and does no longer
-			return furthest(ctx, slices.Delete(slices.Clone(answers), at, at+1))
-		}
-		if !leads {
-			return nil, &Refusal{Rule: RuleFork, Commit: best.end().Commit, Sentence: sayContradiction(r, best), Since: time.Now().UTC()}
+		if leads, err := other.leadsTo(ctx, r); err != nil || !leads {
+			return &other, err
 		}
 	}
-	return &best, nil
+	return nil, nil
 }
 
 // leadsTo reports whether where this result ends is on the way to where another one does.
 func (r result) leadsTo(ctx context.Context, further result) (bool, error) {
 	end, goal := r.end(), further.end()
-	if end.Digest == goal.Digest && end.Generation == goal.Generation ||
-		slices.ContainsFunc(further.offer.Steps, func(s source.Step) bool { return s.Commit == end.Commit }) {
+	if end.Commit == goal.Commit {
 		return true, nil
 	}
-	if end.Generation == goal.Generation {
-		return false, nil
+	at := func(commit string) int {
+		return slices.IndexFunc(further.offer.Steps, func(s source.Step) bool { return s.Commit == commit })
 	}
-	offer, err := further.from.Poll(ctx, end) // not on the first-parent chain: its source can tell whether it is an ancestor
+	if i := at(end.Commit); i >= 0 && i < at(goal.Commit) {
+		return true, nil
+	}
+	if further.offer.Tip != goal.Commit {
+		return false, nil // the tip, which may be refused, could have it in its history, and what would be taken has not
+	}
+	offer, err := further.from.Poll(ctx, end) // it may have been merged: of that only the source can tell
+	if err == nil && offer.Tip != further.offer.Tip {
+		err = errors.New(sayOtherTip(further.offer.Tip, offer.Tip))
+	}
 	return offer.Descends, err
 }
 
 // lookAt reads one source and judges what it offers. It runs beside the loop, because signatures and
 // policies of the fleet's own are judged in children.
 func (l *loop) lookAt(ctx context.Context, src Source, in *inquiry) result {
-	offer, err := l.poll(ctx, src, in.restart || in.lost[src.String()])
+	name, behind := src.String(), in.behind
+	if behind.of != name {
+		behind = trail{}
+	}
+	offer, err := l.poll(ctx, src, in.restart || in.open[name] && behind.of != name)
 	if err != nil {
 		return result{from: src, err: err}
 	}
-	delete(in.lost, src.String())
+	in.open[name] = offer.Partial
 	held, _ := l.opts.Store.Held()
 	w := walk{judge: l.judge, now: time.Now().UTC(), own: func(previous, next policies.Revision) (fleet.Findings, error) {
 		return src.Policies(ctx, previous, next)
 	}, vouch: func(since string, commits []string, trust fleet.Trust) (int, *signature.Refusal, error) {
 		return src.Vouch(ctx, source.Question{Since: since, Tip: offer.Tip, Commits: commits, Trust: trust})
 	}}
-	out, err := w.admit(held, l.opts.Store.Snapshot(), offer, in.behind)
+	out, err := w.admit(held, l.opts.Store.Snapshot(), offer, behind)
 	if err == nil {
 		out = promised(held.Promised, out, offer, w.now)
 	}
+	w.trail.of = name
 	return result{from: src, offer: offer, held: held, out: out, trail: w.trail, err: err}
 }
 

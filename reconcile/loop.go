@@ -36,8 +36,9 @@ type loop struct {
 	beside  string          // what sources after the first said to the last read
 	follow  Source          // what this refresh reads on, in the place of the first source; nil: nothing
 	passed  *result         // with it: what the first source said
-	lost    lost
-	instead string // what the log has of a source that was read in the place of the first one; empty: nothing stands
+	open    open
+	began   time.Time // of this refresh
+	instead string    // the source that was read in the place of the first one, by the last read; empty: none
 
 	served    *fleet.Snapshot
 	version   string
@@ -62,6 +63,7 @@ func newLoop(r *Reconciler) *loop {
 // be about to replace.
 func (l *loop) start(ctx context.Context) {
 	l.declared(l.opts.Store.Snapshot())
+	l.began = time.Now()
 	l.first, l.tick, l.next = true, time.NewTimer(l.interval), time.Now().Add(l.interval)
 	l.set(func(s *Status) { s.Reason = sayReadingAuthority(l.authorityHost()) })
 	l.sayBlockers()
@@ -73,8 +75,8 @@ func (l *loop) read(ctx context.Context) {
 	if l.reading {
 		return
 	}
-	l.second = false
-	l.arm(time.Now())
+	l.second, l.began = false, time.Now()
+	l.arm(l.began)
 	l.ask(ctx)
 }
 

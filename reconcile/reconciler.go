@@ -99,6 +99,7 @@ type Status struct {
 	OfferedGeneration fleet.Generation // of the newest commit seen that compiles; 0 unknown
 	OfferedCommit     string           // tip of the authority's branch when last seen
 	Detail            string           // about the authority: why it is not reachable, or what it waits for
+	Instead           string           // where the registry was read last, when that was in the authority's place; else empty
 
 	Refusals []Refusal // that stand, the store's own blockers among them
 
@@ -214,8 +215,8 @@ func (l *loop) sources() []Source {
 func (l *loop) ask(ctx context.Context) {
 	l.lookAtStore()
 	l.reading, l.counted, l.started = true, false, time.Now()
-	in := inquiry{sources: l.sources(), restart: l.restart, lost: l.lost, behind: l.behind}
-	if i := slices.Index(in.sources, l.follow); i >= 0 {
+	in := inquiry{sources: l.sources(), restart: l.restart, open: l.open, behind: l.behind}
+	if i := slices.Index(in.sources, l.follow); i >= 0 && time.Since(l.began) < l.interval { // else the first one may be back
 		in.first, in.sources = l.passed, in.sources[i:i+1]
 	}
 	l.restart = false

@@ -68,6 +68,11 @@ func (c *commit) touched() *commit {
 	})
 }
 
+// has reports whether a commit is this one or in its history.
+func (c *commit) has(id string) bool {
+	return c != nil && (c.id == id || c.parent.has(id) || c.merged.has(id))
+}
+
 // is compares by content: the same change of the same commit is the same commit.
 func (c *commit) is(other *commit) bool { return c.id == other.id }
 
@@ -128,10 +133,7 @@ func (c *commit) chain() []*commit {
 func offer(tip *commit, held source.Anchor) source.Offer {
 	chain := tip.chain()
 	at := slices.IndexFunc(chain, func(c *commit) bool { return c.id == held.Commit })
-	merged := func(c *commit) bool {
-		return slices.ContainsFunc(c.merged.chain(), func(c *commit) bool { return c.id == held.Commit })
-	}
-	o := source.Offer{Tip: tip.id, Descends: at >= 0 || held == source.Anchor{} || slices.ContainsFunc(chain, merged)}
+	o := source.Offer{Tip: tip.id, Descends: held == source.Anchor{} || tip.has(held.Commit)}
 	if at < 0 {
 		o.Steps = []source.Step{tip.step()}
 		return o

@@ -36,51 +36,53 @@ func unread(err error) change {
 	}
 }
 
-// seen is what a read says of the authority: that it was not reached, when another source was read in its place for that.
+// seen is what a read says of the authority. That it could not be read for a reason on this host is one to look at when another source was
+// read in its place.
 func (r result) seen() change {
+	asked := r
+	if r.first != nil {
+		asked = *r.first
+	}
 	return func(s *Status) {
 		s.Reachable, s.Detail = new(true), ""
-		switch {
-		case r.first != nil && r.first.err != nil:
-			unread(r.first.err)(s)
-		case r.err != nil:
-			unread(r.err)(s)
+		if asked.err != nil {
+			unread(asked.err)(s)
+		} else {
+			s.OfferedCommit, s.OfferedGeneration = asked.offer.Tip, newestGeneration(asked.offer, asked.held)
 		}
 		if r.first != nil {
-			s.Detail = sayInstead(r.first.cause(), r.from.String())
-		}
-		if r.err == nil {
-			s.OfferedCommit, s.OfferedGeneration = r.offer.Tip, newestGeneration(r.offer, r.held)
+			if s.Reachable == nil {
+				s.Reachable = new(false)
+			}
+			s.Detail = sayInstead(asked.cause(), r.from.String())
 		}
 	}
 }
 
-// sayInstead logs which source is read in the place of the authority, and when none is any more.
-func (l *loop) sayInstead(res result) {
-	now := ""
-	if res.first != nil {
-		now = sayInstead(res.first.cause(), res.from.String())
-	}
+// reads notes which source is read in the place of the authority, and logs when that changes.
+func (l *loop) reads(res result) {
+	before := l.instead
+	l.instead = ""
 	switch {
-	case now == l.instead:
-	case now == "":
+	case res.first != nil:
+		if l.instead = res.from.String(); l.instead != before {
+			l.opts.Log.Warn(sayInstead(res.first.cause(), l.instead))
+		}
+	case before != "" && res.answered() && res.fork == nil:
 		l.opts.Log.Info(sayAnswersAgain)
-	default:
-		l.opts.Log.Warn(now)
 	}
-	l.instead = now
 }
 
 // settle takes the result of a read. It reports whether more is to be read at once: the rest of the offer, or all of it when something
 // else is held by now.
 func (l *loop) settle(res result) (more bool) {
-	l.reading, l.beside, l.lost = false, res.beside(), res.lost
+	l.reading, l.beside, l.open = false, res.beside(), res.open
 	l.follow, l.passed = nil, nil
 	defer l.sayBlockers()
-	if res.err == nil && l.outdated(res.held) {
+	if (res.err == nil || res.fork != nil) && l.outdated(res.held) {
+		l.behind = trail{}
 		return true
 	}
-	blocked := res.err == nil && res.offer.Partial && res.out.blocked
 	if res.goesOn() && res.fork == nil && l.progress(res.offer) && (res.out.kept || l.hold(res.out, res.held) == nil) {
 		l.partly, l.behind = true, res.trail // nothing is served or reported before the last part has been seen
 		if res.first != nil {
@@ -93,6 +95,7 @@ func (l *loop) settle(res result) (more bool) {
 		l.first, l.second = false, true
 		l.arm(l.started)
 	}
+	l.reads(res)
 	switch {
 	case res.fork != nil:
 		l.behind = trail{}
@@ -100,7 +103,6 @@ func (l *loop) settle(res result) (more bool) {
 	case res.err == nil:
 		l.behind = trail{}
 		l.offered(res)
-		l.restart = l.restart || blocked // a signature on top may vouch for what is stepped over now
 	default:
 		l.failed(res.err)
 	}
@@ -165,7 +167,6 @@ func (l *loop) offered(res result) {
 	offer, held, out := res.offer, res.held, res.out
 	durable := l.durable() // not what a write that fails below leaves
 	seen := res.seen()
-	l.sayInstead(res)
 	switch err := l.hold(out, held); {
 	case errors.Is(err, store.ErrOutdated):
 		l.again = true // it was judged against what is not held any more
@@ -276,21 +277,24 @@ func (l *loop) fail(f failure, changes ...change) {
 // confirmed is an answer: what the store holds is what the authority has, or a change of it that waits for its generation. What the
 // authority itself was refused for still stands when another source answered.
 func (l *loop) confirmed(res result, changes ...change) {
-	now, pending, before := time.Now().UTC(), res.out.pending, l.standing
-	l.wait(pending, res.offer.Tip, now)
-	if res.first != nil && res.first.err == nil && l.standing == nil {
-		l.stand(res.first.out.refusal, before)
+	now, before := time.Now().UTC(), l.standing
+	l.wait(res.out.pending, res.offer.Tip, now)
+	if stands := res.stands(); stands != nil && l.standing == nil {
+		l.stand(stands, before)
 	}
 	l.adopt(l.opts.Store.Snapshot(), "")
 	if l.attempt > 0 {
 		l.opts.Log.Info(sayRecovered(l.attempt))
 	}
-	l.attempt, l.cause, l.loaded = 0, "", now
+	l.attempt, l.cause = 0, ""
+	if res.first == nil {
+		l.loaded = now
+	}
 	l.set(func(s *Status) {
 		l.describe(s)
 		s.Phase, s.Reason, s.Attempt, s.NextAttemptAt = PhaseServing, "", 0, nil
 		apply(s, changes)
-		if pending {
+		if res.out.pending && res.first == nil {
 			s.Detail = sayPending
 		}
 	})
@@ -337,7 +341,7 @@ func (l *loop) adopt(s *fleet.Snapshot, version string) {
 
 // describe fills in what is served and what stands.
 func (l *loop) describe(s *Status) {
-	s.Served, s.StoreVersion, s.LoadedAt, s.Refusals = l.served, l.version, nil, nil
+	s.Served, s.StoreVersion, s.LoadedAt, s.Refusals, s.Instead = l.served, l.version, nil, nil, l.instead
 	if loaded := l.loaded; l.served != nil {
 		s.LoadedAt = &loaded
 	}

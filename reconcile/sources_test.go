@@ -2,12 +2,13 @@ package reconcile
 
 import (
 	"cmp"
+	"context"
 	"errors"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -97,7 +98,7 @@ func TestMostAdvanced(t *testing.T) {
 		b.wantStatus(`serving 0 ""`)
 		instead := "the registry authority did not answer (connection refused); the registry is read from B in its place"
 		b.wantLog(instead, serves(newest))
-		if s := b.Status(); *s.Reachable || s.Detail != instead || s.OfferedGeneration != 44 {
+		if s := b.Status(); *s.Reachable || s.Detail != instead || s.Instead != "B" || s.OfferedGeneration != 0 {
 			t.Errorf("%+v", s)
 		}
 		b.pass(refresh)
@@ -108,7 +109,7 @@ func TestMostAdvanced(t *testing.T) {
 		b.wantAdopted(45)
 		b.repo.set(func(r *repo) { r.err, r.tip = nil, newest.then("d") })
 		b.pass(refresh)
-		if s := b.Status(); !*s.Reachable || s.Detail != "" {
+		if s := b.Status(); !*s.Reachable || s.Detail != "" || s.Instead != "" {
 			t.Errorf("%+v", s)
 		}
 		b.wantLog(strings.Replace(instead, "from B", "from A", 1), serves(newest.then("d")), sayAnswersAgain)
@@ -123,7 +124,7 @@ func TestContradiction(t *testing.T) {
 	for name, tips := range map[string][2]*commit{"one is longer": {one, other}, "one generation": {one, base.then("a")}} {
 		t.Run(name, func(t *testing.T) {
 			loopTest(t, base, nil, func(b *bench) {
-				m := b.mirrors(base.touched(), tips[0], tips[1])
+				m := b.mirrors(base, tips[0], tips[1])
 				b.start()
 				b.wantAdopted(41)
 				b.pass(refresh)
@@ -142,6 +143,131 @@ func TestContradiction(t *testing.T) {
 				b.pass(refresh)
 				b.wantAdopted(healed.generation)
 				b.wantStatus(`serving 0 ""`)
+			})
+		})
+	}
+}
+
+// TestOneRegistryTwoHistories: commits that differ are two histories also when they carry the same document: one of them would be the
+// anchor, and what follows on the other a fork for ever.
+func TestOneRegistryTwoHistories(t *testing.T) {
+	base := first(41, "base")
+	with := func(c *commit, word string) *commit {
+		return c.with(func(n *commit) { n.trailers = map[string]string{"X": word} })
+	}
+	for name, tips := range map[string][2]*commit{
+		"a change":     {with(base.then("a"), "1"), with(base.then("a"), "2")},
+		"none":         {with(base.touched(), "1"), with(base.touched(), "2")},
+		"one of each":  {base.touched(), base.then("a")},
+		"a bad joint":  {base.then("a"), base.then("x").then("y").then("bad").with(func(c *commit) { c.merged = base.then("a") })},
+		"of two parts": {base.then("a").then("b"), base.then("a").then("c").then("d").then("e")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			loopTest(t, base, nil, func(b *bench) {
+				m := b.mirrors(tips[0], tips[1])
+				m[1].part = 2
+				b.start()
+				if s := b.Status(); s.Held.Commit != base.id || len(s.Refusals) != 1 || s.Refusals[0].Rule != RuleFork {
+					t.Errorf("%+v", s)
+				}
+				b.repo.set(func(r *repo) { r.err, r.tip = nil, tips[1] })
+				b.pass(refresh)
+				if s := b.Status(); !*s.Reachable || s.Served.Commit != tips[1].id && tips[1].word != "bad" {
+					t.Errorf("%+v", s)
+				}
+			})
+		})
+	}
+}
+
+// faces shows another tip at its second poll.
+type faces struct {
+	*repo
+	next *commit
+}
+
+func (f *faces) Poll(ctx context.Context, held source.Anchor) (source.Offer, error) {
+	if f.count() == 1 {
+		f.set(func(r *repo) { r.tip = f.next })
+	}
+	return f.repo.Poll(ctx, held)
+}
+
+// TestTwoFaces: a mirror that says of one history that it has the others' in it, and shows another, is passed over.
+func TestTwoFaces(t *testing.T) {
+	base := first(41, "base")
+	a := base.then("a")
+	loopTest(t, base, nil, func(b *bench) {
+		b.mirrors(a)
+		b.more = append(b.more, &faces{repo: &repo{name: "B", tip: base.then("x").then("y")}, next: a.then("b")})
+		b.start()
+		b.wantAdopted(42)
+		if s := b.Status(); s.Served.Commit != a.id {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// cutting fails its polls on demand.
+type cutting struct {
+	*repo
+	fails func(poll int) bool
+}
+
+func (c *cutting) Poll(ctx context.Context, held source.Anchor) (source.Offer, error) {
+	if c.fails(c.count()) {
+		c.set(func(r *repo) { r.polls = append(r.polls, time.Now()) })
+		return source.Offer{}, errRefused
+	}
+	return c.repo.Poll(ctx, held)
+}
+
+// journal are the generations that were admitted.
+func (b *bench) journal() (out []fleet.Generation) {
+	b.Helper()
+	list, err := b.opts.Store.Log()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, a := range list {
+		out = append(out, a.Generation)
+	}
+	return out
+}
+
+// TestNoPartIsSkipped: a part of an offer that came to nothing, because another source was believed or its own was cut short, is offered
+// again: what follows is never judged without it.
+func TestNoPartIsSkipped(t *testing.T) {
+	signed := first(41, "base").trusting("tip ada")
+	unsigned := signed.then("a").then("b").then("c")
+	plain := first(41, "base")
+	long := plain.then("a").then("bad").then("c").then("d")
+	for name, tc := range map[string]struct {
+		held         *commit
+		first, later *commit
+		mirror       *commit
+		part         int
+		fails        func(int) bool
+		want         []fleet.Generation
+	}{
+		"blocked, beside a mirror without news": {signed, unsigned, unsigned.then("d").by("ada"), signed, 2, nil, []fleet.Generation{41, 42, 43, 44, 45}},
+		"blocked, beside another history":       {signed, unsigned, unsigned.then("d").by("ada"), signed.then("x"), 2, nil, []fleet.Generation{41, 42, 43, 44, 45}},
+		"cut short after a part":                {plain, long, long, plain, 1, func(n int) bool { return n == 1 }, []fleet.Generation{41, 42, 44, 45}},
+		"cut short after a refused part":        {plain, plain.then("bad").then("c"), plain.then("bad").then("c"), plain, 1, func(n int) bool { return n == 1 }, []fleet.Generation{41, 43}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			loopTest(t, tc.held, tc.first, func(b *bench) {
+				b.repo.part = tc.part
+				src := &cutting{b.repo, func(n int) bool { return tc.fails != nil && tc.fails(n) }}
+				mirror := &repo{name: "A", tip: tc.mirror}
+				b.opts.Sources = From(src, mirror)
+				b.start()
+				b.pass(refresh)
+				b.repo.set(func(r *repo) { r.tip, r.part = tc.later, 0 })
+				b.pass(2 * refresh)
+				if got := b.journal(); !slices.Equal(got, tc.want) {
+					t.Errorf("admitted %v, want %v; %+v", got, tc.want, b.Status())
+				}
 			})
 		})
 	}
@@ -176,60 +302,164 @@ func TestPartsOfAMirror(t *testing.T) {
 	})
 }
 
-// TestAdvancesToABadTip: what an authority has before a tip that is refused counts for more than a mirror that has nothing new.
-func TestAdvancesToABadTip(t *testing.T) {
+// slow takes a while for every poll.
+type slow struct{ *repo }
+
+func (s *slow) Poll(ctx context.Context, held source.Anchor) (source.Offer, error) {
+	select {
+	case <-time.After(2 * refresh / 3):
+		return s.repo.Poll(ctx, held)
+	case <-ctx.Done():
+		return source.Offer{}, ctx.Err()
+	}
+}
+
+// TestLongMirror: however long a mirror goes on, the authority is asked on every refresh.
+func TestLongMirror(t *testing.T) {
 	base := first(41, "base")
-	loopTest(t, base, base.then("a").then("bad"), func(b *bench) {
-		b.more = []Source{&repo{name: "A", tip: base}}
+	tip := base
+	for range 50 {
+		tip = tip.then("bad")
+	}
+	loopTest(t, base, base.then("good"), func(b *bench) {
+		b.repo.err = errRefused
+		b.more = []Source{&slow{&repo{name: "A", tip: tip, part: 1}}}
 		b.start()
-		b.wantAdopted(42)
-		if s := b.Status(); s.Served.Generation() != 42 || len(s.Refusals) != 1 || s.Refusals[0].Rule != "STADO-TEST-001" {
+		b.pass(time.Second)
+		b.repo.set(func(r *repo) { r.err = nil })
+		b.pass(3 * refresh)
+		if s := b.Status(); s.Served.Generation() != 42 || s.Instead != "" {
 			t.Errorf("%+v", s)
 		}
 	})
 }
 
-// TestMirrorsAgree plays sources at random commits of a random history against the rule: what is taken is the newest of them when it
-// descends from all others that follow on what is held, and nothing otherwise.
+// TestAdvancesToABadTip: what an authority has before a tip that is refused counts, whatever mirrors have.
+func TestAdvancesToABadTip(t *testing.T) {
+	base := first(41, "base")
+	for name, mirror := range map[string]*commit{"behind": base, "another history": base.then("x"), "a longer one": base.then("x").then("y").then("z")} {
+		t.Run(name, func(t *testing.T) {
+			loopTest(t, base, base.then("a").then("bad"), func(b *bench) {
+				b.more = []Source{&repo{name: "A", tip: mirror}}
+				b.start()
+				b.wantAdopted(42)
+				b.pass(refresh)
+				if s := b.Status(); s.Served.Commit != base.then("a").id || len(s.Refusals) != 1 || s.Refusals[0].Rule != "STADO-TEST-001" {
+					t.Errorf("%+v", s)
+				}
+			})
+		})
+	}
+}
+
+// TestSeenBesideAMirror: what is wrong with the authority stands while a mirror is read, and a mirror that has nothing new does not make
+// what is served fresh.
+func TestSeenBesideAMirror(t *testing.T) {
+	base := first(41, "base")
+	for name, tc := range map[string]struct {
+		err       error
+		reachable bool
+		rule      string
+	}{
+		"silent":         {errRefused, false, ""},
+		"beyond a limit": {&source.Error{Phase: source.PhasePack, Kind: source.KindLimit, Cause: "evaluation limit: memory"}, true, source.RuleLimit},
+		"credentials":    {&source.Error{Phase: source.PhaseConnect, Kind: source.KindPermission, Cause: "cannot read the credential file"}, false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			loopTest(t, base, base, func(b *bench) {
+				b.more = []Source{&repo{name: "A", tip: base}, &repo{name: "B", tip: first(41, "x").then("other")}}
+				b.start()
+				loaded := *b.Status().LoadedAt
+				b.repo.set(func(r *repo) { r.err = tc.err })
+				b.pass(3 * refresh)
+				s := b.Status()
+				if s.Phase != PhaseServing || s.Reachable == nil || *s.Reachable != tc.reachable || s.Instead != "A" || !s.LoadedAt.Equal(loaded) {
+					t.Errorf("%+v", s)
+				}
+				want := cmp.Or(tc.rule, RuleFork) // else B's history, which is another one
+				if len(s.Refusals) != 1 || s.Refusals[0].Rule != want {
+					t.Errorf("%+v", s.Refusals)
+				}
+				b.repo.set(func(r *repo) { r.err = nil })
+				b.pass(refresh)
+				if s := b.Status(); !*s.Reachable || len(s.Refusals) > 0 || s.Instead != "" || s.LoadedAt.Equal(loaded) {
+					t.Errorf("%+v", s)
+				}
+			})
+		})
+	}
+}
+
+// TestHandedBesideAMirror: a mirror that has nothing new keeps nothing away that somebody hands over.
+func TestHandedBesideAMirror(t *testing.T) {
+	base := first(41, "base")
+	loopTest(t, base, base, func(b *bench) {
+		b.mirrors(base)
+		b.start()
+		b.hand(base.then("a"))
+		b.pass(refresh)
+		b.wantAdopted(41, 42)
+	})
+}
+
+// TestMirrorsAgree plays sources at random commits of a random history against the rule: what is taken is a newest one of them that has
+// all others in its history, and nothing when there is none such.
 func TestMirrorsAgree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		all := []*commit{first(41, "base")}
-		for range rapid.IntRange(1, 6).Draw(t, "commits") {
+		base := first(41, "base")
+		all := []*commit{base}
+		for range rapid.IntRange(1, 8).Draw(t, "commits") {
 			from := rapid.SampledFrom(all).Draw(t, "parent")
-			all = append(all, from.then(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "word")))
+			next := from.then(rapid.SampledFrom([]string{"a", "b", "c", "bad"}).Draw(t, "word"))
+			switch rapid.IntRange(0, 4).Draw(t, "kind") {
+			case 0:
+				next = from.touched()
+			case 1:
+				next = next.with(func(c *commit) { c.merged = rapid.SampledFrom(all).Draw(t, "merged") })
+			}
+			all = append(all, next)
 		}
-		tips := rapid.SliceOfN(rapid.SampledFrom(all), 1, 3).Draw(t, "tips")
+		held := store.Held{Commit: base.id, Generation: 41, Digest: base.digest()}
 		var answers []result
-		for i, tip := range tips {
-			r := &repo{name: string(rune('A' + i)), tip: tip, part: rapid.IntRange(0, 2).Draw(t, "part")}
-			o, err := r.Poll(t.Context(), source.Anchor{Commit: all[0].id, Generation: 41, Digest: all[0].digest()})
+		var ends []*commit
+		for i := range rapid.IntRange(1, 3).Draw(t, "mirrors") {
+			r := &repo{name: string(rune('A' + i)), tip: rapid.SampledFrom(all).Draw(t, "tip")}
+			o, err := r.Poll(t.Context(), source.Anchor{Commit: base.id, Generation: 41, Digest: base.digest()})
 			if err != nil {
 				t.Fatal(err)
 			}
 			w := walk{judge: judgeWord}
-			held := store.Held{Commit: all[0].id, Generation: 41, Digest: all[0].digest()}
-			out, err := w.admit(held, snapshotOf(all[0]), o, trail{})
+			out, err := w.admit(held, snapshotOf(base), o, trail{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			answers = append(answers, result{from: r, offer: o, held: held, out: out})
+			if res := (result{from: r, offer: o, held: held, out: out}); res.answered() || res.advances() {
+				answers = append(answers, res)
+				ends = append(ends, all[slices.IndexFunc(all, func(c *commit) bool { return c.id == res.end().Commit })])
+			}
 		}
 		best, fork := furthest(t.Context(), answers)
-		ends := map[string]*commit{}
-		for _, r := range answers {
-			i := slices.IndexFunc(all, func(c *commit) bool { return c.id == r.end().Commit })
-			ends[r.from.String()] = all[i]
-		}
-		newest := slices.MaxFunc(slices.Collect(maps.Values(ends)), func(a, b *commit) int { return cmp.Compare(a.generation, b.generation) })
-		agree := true
+		newest := fleet.Generation(0)
 		for _, c := range ends {
-			agree = agree && (c == newest || slices.ContainsFunc(newest.chain(), c.is))
+			newest = max(newest, c.generation)
 		}
+		agreed := slices.ContainsFunc(ends, func(c *commit) bool {
+			return c.generation == newest && !slices.ContainsFunc(ends, func(other *commit) bool { return !c.has(other.id) })
+		})
 		switch {
-		case agree && (fork != nil || best == nil || best.end().Generation != newest.generation):
-			t.Fatalf("%v, %+v of %v", best, fork, ends)
-		case !agree && (fork == nil || best != nil):
-			t.Fatalf("%v is taken of %v", best, ends)
+		case best != nil && (fork != nil || best.end().Generation != newest):
+			t.Fatalf("%+v is taken, %v", best.end(), fork)
+		case best != nil:
+			end := all[slices.IndexFunc(all, func(c *commit) bool { return c.id == best.end().Commit })]
+			for _, c := range ends {
+				if !end.has(c.id) {
+					t.Fatalf("%s is taken, which does not have %s", end.id, c.id)
+				}
+			}
+		case len(answers) > 0 && fork == nil:
+			t.Fatal("nothing is taken, and nothing said")
+		case agreed && !slices.ContainsFunc(answers, func(r result) bool { return r.offer.Tip != r.end().Commit }):
+			t.Fatalf("nothing is taken although one has all others: %v", fork)
 		}
 	})
 }

@@ -96,6 +96,7 @@ type Authority struct {
 	Generation fleet.Generation `json:"generation"` // of the newest commit seen that compiles; 0 unknown
 	Commit     string           `json:"commit"`
 	Detail     string           `json:"detail,omitempty"`
+	ReadFrom   string           `json:"read_from,omitempty"` // what was read in its place, because it did not answer
 }
 
 // Fence is what nothing older may replace.

@@ -17,6 +17,7 @@ import (
 	"stado.internal/stado/reconcile/bootstrap"
 	"stado.internal/stado/reconcile/openssh"
 	"stado.internal/stado/reconcile/source"
+	"stado.internal/stado/reconcile/sources"
 )
 
 // bootstrapReceipt is the JSON answer of `stado host bootstrap`.
@@ -168,14 +169,18 @@ func (f bootstrapFlags) wanted(t target) (w bootstrap.Wanted, err error) {
 	if w.Config.Repository, w.Config.Branch, err = f.agentRepository(t); err != nil {
 		return w, err
 	}
+	read := []sources.Named{{Repository: w.Config.Repository, Branch: w.Config.Branch}}
 	for _, url := range f.mirrors {
-		if _, err := source.ParseRemote(url, w.Config.Branch); err != nil {
-			return w, misused(fmt.Errorf("--mirror: %w", err))
-		}
+		read = append(read, sources.Named{Repository: url})
+	}
+	if _, err := sources.Remotes(read); err != nil {
+		return w, misused(err)
 	}
 	w.Config.Mirrors = f.mirrors
-	if f.identity == "" && f.root == "/" && strings.HasPrefix(w.Config.Repository, "ssh://") {
-		return w, misused(fmt.Errorf("the agent's account on host %s has no key of its own for %s (name one: --identity FILE)", t.name, w.Config.Repository))
+	for _, r := range read {
+		if f.identity == "" && f.root == "/" && strings.HasPrefix(r.Repository, "ssh://") {
+			return w, misused(fmt.Errorf("the agent's account on host %s has no key of its own for %s (name one: --identity FILE)", t.name, r.Repository))
+		}
 	}
 	for _, file := range []struct {
 		flag, name string

@@ -233,7 +233,7 @@ func upRefusal(st status.Resolver) string {
 	for _, r := range st.Refusals {
 		return r.Sentence
 	}
-	if up := st.Authority.Reachable; up != nil && !*up {
+	if up := st.Authority.Reachable; up != nil && !*up && st.Authority.ReadFrom == "" {
 		return st.Authority.Detail
 	}
 	return ""

@@ -82,8 +82,14 @@ func New(opts Options) *Git {
 	}
 }
 
-// String is the remote's address.
-func (g *Git) String() string { return g.opts.Remote.URL }
+// String is the remote's address, and its branch when that is not the usual one.
+func (g *Git) String() string {
+	r := g.opts.Remote
+	if r.Branch == "" || r.Branch == DefaultBranch {
+		return r.URL
+	}
+	return r.URL + " (branch " + r.Branch + ")"
+}
 
 // Poll asks the remote for its branch and gives what is new since held. The error is an [*Error] or the context's own. What a commit
 // itself does wrong is never an error but the findings of its step.

@@ -42,7 +42,7 @@ func New(o Options) *Set {
 }
 
 // Order is the authority that the held registry names, then what the host was started with: it is what leads to the registry before
-// anything is held, and perhaps after an authority has gone for good. An authority that is among that is read as that says, with its
+// anything is held, and perhaps after an authority has gone for good. An authority whose repository is among that is read as that says, with its
 // credentials.
 func (s *Set) Order(held *fleet.Snapshot) []reconcile.Source {
 	var o source.Options
@@ -54,6 +54,9 @@ func (s *Set) Order(held *fleet.Snapshot) []reconcile.Source {
 		}
 	}
 	at := slices.IndexFunc(s.opts.Started, func(r source.Remote) bool { return named && r.URL == o.Remote.URL && r.Branch == o.Remote.Branch })
+	if i := slices.IndexFunc(s.opts.Started, func(r source.Remote) bool { return r.URL == o.Remote.URL }); named && i >= 0 { // perhaps another branch of it
+		o.Remote.CAFile, o.Remote.CredentialFile = s.opts.Started[i].CAFile, s.opts.Started[i].CredentialFile
+	}
 	if s.declared != nil && (!named || at >= 0 || !o.Same(s.of)) {
 		s.declared.Close()
 		s.declared = nil

@@ -36,12 +36,13 @@ func TestRemotes(t *testing.T) {
 
 // TestOrder: the authority that the registry names is first, as what the host was started with when it is among that.
 func TestOrder(t *testing.T) {
-	started, err := Remotes([]Named{{Repository: "https://git.example.net/fleet.git"}, {Repository: "https://mirror.example.org/fleet.git"}})
+	started, err := Remotes([]Named{{Repository: "https://git.example.net/fleet.git"}, {Repository: "https://mirror.example.org/fleet.git", CAFile: "/ca.pem", CredentialFile: "/secret"}})
 	if err != nil {
 		t.Fatal(err)
 	}
+	var made []source.Remote
 	s := New(Options{
-		Started: started, Complete: func(o source.Options) source.Options { return o }, Self: func(*fleet.Snapshot) fleet.HostName { return "a1" },
+		Started: started, Complete: func(o source.Options) source.Options { made = append(made, o.Remote); return o }, Self: func(*fleet.Snapshot) fleet.HostName { return "a1" },
 		Own: func(own reconcile.Source, _ *fleet.Snapshot) reconcile.Source { return own }, Log: slog.New(slog.DiscardHandler),
 	})
 	defer s.Close()
@@ -60,11 +61,16 @@ func TestOrder(t *testing.T) {
 		{"a host", held(fleet.Authority{Host: "b1", Repository: "/srv/fleet.git", Branch: "main"}), "[ssh://stado@b1.example.net/srv/fleet.git https://git.example.net/fleet.git https://mirror.example.org/fleet.git]"},
 		{"the repository", held(fleet.Authority{Remote: "https://git.example.net/fleet.git", Branch: "main"}), "[https://git.example.net/fleet.git https://mirror.example.org/fleet.git]"},
 		{"the mirror", held(fleet.Authority{Remote: "https://mirror.example.org/fleet.git", Branch: "main"}), "[https://mirror.example.org/fleet.git https://git.example.net/fleet.git]"},
-		{"another branch", held(fleet.Authority{Remote: "https://mirror.example.org/fleet.git", Branch: "live"}), "[https://mirror.example.org/fleet.git https://git.example.net/fleet.git https://mirror.example.org/fleet.git]"},
+		{"another branch", held(fleet.Authority{Remote: "https://mirror.example.org/fleet.git", Branch: "live"}), "[https://mirror.example.org/fleet.git (branch live) https://git.example.net/fleet.git https://mirror.example.org/fleet.git]"},
 		{"an authority that cannot be read", held(fleet.Authority{Remote: "ftp://git.example.net"}), "[https://git.example.net/fleet.git https://mirror.example.org/fleet.git]"},
 	} {
 		if got := fmt.Sprint(s.Order(tc.held)); got != tc.want {
 			t.Errorf("%s: %s, want %s", tc.name, got, tc.want)
+		}
+	}
+	for _, r := range made {
+		if mirror := strings.Contains(r.URL, "mirror"); mirror != (r.CredentialFile == "/secret") || mirror != (r.CAFile == "/ca.pem") {
+			t.Errorf("read with the credentials of another: %+v", r)
 		}
 	}
 }
