@@ -70,27 +70,32 @@ type call struct {
 // run runs it over the paths that registry gives. The program is looked for where the registry's authority has it. The error says that
 // there is no answer; an exit status other than 0 is one.
 func (c call) run(q *inquiry, registry *fleet.Registry) (said []byte, exit remote.Exit, err error) {
+	ctx, cancel := context.WithTimeout(q.ctx, hostPatience)
+	defer cancel()
 	var out bytes.Buffer
-	exit, err = c.over(q.ctx, q.settings, registry, &out)
+	exit, err = c.over(ctx, q.lines.to(c.host, reach(q.settings, registry, c.host)), registry, &out)
 	return out.Bytes(), exit, err
 }
 
-// over is run with whatever reaches other hosts.
-func (c call) over(ctx context.Context, settings config.Agent, registry *fleet.Registry, out io.Writer) (exit remote.Exit, err error) {
-	ctx, cancel := context.WithTimeout(ctx, hostPatience)
-	defer cancel()
+// reach says how a host of a registry is reached.
+func reach(settings config.Agent, registry *fleet.Registry, host fleet.HostName) remote.Options {
 	o := agent.OverSSH(settings)
-	o.Host, o.Paths = string(c.host), remote.Paths(registry.Hosts[c.host])
-	conn, err := remote.Dial(ctx, o)
-	if err != nil {
-		return exit, err
-	}
-	defer conn.Close()
+	o.Host, o.Paths = string(host), remote.Paths(registry.Hosts[host])
+	return o
+}
+
+// executor starts commands on a host.
+type executor interface {
+	Exec(ctx context.Context, command string) (*remote.Session, error)
+}
+
+// over is run with whatever reaches the host.
+func (c call) over(ctx context.Context, to executor, registry *fleet.Registry, out io.Writer) (exit remote.Exit, err error) {
 	program := registry.Directory.Authority.Command
 	if program == "" {
 		program = "stado"
 	}
-	s, err := conn.Exec(ctx, shellLine(append([]string{program}, c.args...)))
+	s, err := to.Exec(ctx, shellLine(append([]string{program}, c.args...)))
 	if err != nil {
 		return exit, err
 	}
@@ -104,6 +109,44 @@ func (c call) over(ctx context.Context, settings config.Agent, registry *fleet.R
 		return exit, err
 	}
 	return s.Wait(ctx, hostPatience)
+}
+
+// lines are the connections of one command to other hosts: one to each, which stays for what that host is asked next. They are safe for
+// concurrent use.
+type lines struct {
+	mu sync.Mutex
+	by map[fleet.HostName]line
+}
+
+type line struct {
+	*remote.Client
+	paths []remote.Path
+}
+
+// to is the connection to a host, another one than before when another registry has the host elsewhere.
+func (l *lines) to(host fleet.HostName, o remote.Options) executor {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	old, ok := l.by[host]
+	if ok && slices.Equal(old.paths, o.Paths) {
+		return old
+	}
+	if ok {
+		old.Close()
+	}
+	if l.by == nil {
+		l.by = map[fleet.HostName]line{}
+	}
+	l.by[host] = line{remote.NewClient(o), o.Paths}
+	return l.by[host]
+}
+
+func (l *lines) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, each := range l.by {
+		each.Close()
+	}
 }
 
 // lastWords is what a command that failed said at last.

@@ -25,6 +25,7 @@ type inquiry struct {
 	scratch  string
 	store    *store.Store // nil: this host has none
 	fault    func(point string) error
+	lines    lines
 
 	// What [inquiry.look] found.
 	held      store.Held
@@ -56,8 +57,11 @@ func (a *app) inquire(ctx context.Context, flags config.Agent) (_ *inquiry, err 
 	return q, err
 }
 
-// close removes what the inquiry has fetched.
-func (q *inquiry) close() error { return os.RemoveAll(q.scratch) }
+// close ends connections, and removes what the inquiry has fetched.
+func (q *inquiry) close() error {
+	q.lines.close()
+	return os.RemoveAll(q.scratch)
+}
 
 // look takes over what the store has read last.
 func (q *inquiry) look() {
