@@ -147,16 +147,19 @@ func (in authorityInit) carried(c *cobra.Command) (err error) {
 
 // bring makes the repository from a bundle. One that is there takes what the bundle has as every push, without force.
 func (q *inquiry) bring(in authorityInit, bundle []byte) error {
-	g, err := q.unpacked(bundle)
-	if err != nil {
-		return err
-	}
 	present, err := in.exists()
 	if err != nil {
 		return err
 	}
 	if in.from = ""; !present {
-		in.from = g.dir
+		if in.from, err = q.bundleFile(bundle); err != nil {
+			return err
+		}
+		return in.run(q.ctx)
+	}
+	g, err := q.unpacked(bundle)
+	if err != nil {
+		return err
 	}
 	if err := in.run(q.ctx); err != nil {
 		return err
@@ -166,11 +169,17 @@ func (q *inquiry) bring(in authorityInit, bundle []byte) error {
 
 // unpacked is a fresh repository with what a bundle carries.
 func (q *inquiry) unpacked(bundle []byte) (gitRepository, error) {
-	file := filepath.Join(q.scratch, bundleFile)
-	if err := os.WriteFile(file, bundle, 0o600); err != nil {
+	file, err := q.bundleFile(bundle)
+	if err != nil {
 		return gitRepository{}, err
 	}
 	return q.repositoryOf(file, "refs/heads/"+authority.Branch)
+}
+
+// bundleFile is a bundle where git reads it.
+func (q *inquiry) bundleFile(bundle []byte) (string, error) {
+	file := filepath.Join(q.scratch, bundleFile)
+	return file, os.WriteFile(file, bundle, 0o600)
 }
 
 // take pushes what another repository has, without force.
@@ -260,7 +269,7 @@ func (in authorityInit) create(ctx context.Context) (err error) {
 	g := gitRepository{dir: fresh}
 	steps := [][]string{{"init", "--quiet", "--bare", "--initial-branch", in.branch}}
 	if from != "" {
-		steps = append(steps, []string{"fetch", "--quiet", "--no-tags", "--", from, ref + ":refs/heads/" + in.branch}, []string{"fsck", "--no-progress", "--no-dangling"})
+		steps = append(steps, []string{"fetch", "--quiet", "--no-tags", "--no-auto-gc", "--", from, ref + ":refs/heads/" + in.branch}, []string{"fsck", "--no-progress", "--no-dangling"})
 	}
 	for _, args := range steps {
 		if _, err := g.run(ctx, args...); err != nil {

@@ -387,7 +387,11 @@ func (m *mover) copy(point authority.Point) error {
 		if err := m.at(point); err != nil {
 			return err
 		}
-		if err := m.hold(asked); errors.Is(err, store.ErrOutdated) {
+		// The bundle was written on this host, with the whole history.
+		if err := (durable.Folder{Path: m.home}).Write(handedFile, bundle, 0o644); err != nil {
+			return err
+		}
+		if err := asked.HandOver(m.store); errors.Is(err, store.ErrOutdated) {
 			return m.begin(&m.move)
 		} else if err != nil {
 			return err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"stado.internal/stado/agent"
 	"stado.internal/stado/agent/config"
@@ -137,6 +138,9 @@ func (q *inquiry) askFor(st *store.Store, o source.Options) (asked reconcile.Ask
 	return asked, filepath.Join(dir, storeFolder), err
 }
 
+// fetchKeep is how long the child of a listing stays for the fetch that follows.
+const fetchKeep = time.Minute
+
 // open makes a source with a copy of this host's repository of the registry in dir.
 func (q *inquiry) open(o source.Options, dir string) (*source.Git, error) {
 	o.Store = filepath.Join(dir, storeFolder)
@@ -149,7 +153,7 @@ func (q *inquiry) open(o source.Options, dir string) (*source.Git, error) {
 	}
 	ssh := agent.OverSSH(q.settings)
 	ssh.Host, ssh.Paths = o.SSH.Host, o.SSH.Paths
-	o.SSH, o.Runner = ssh, e.Runner
+	o.SSH, o.Runner, o.Keep = ssh, e.Runner, fetchKeep
 	return source.New(o), nil
 }
 
@@ -225,7 +229,7 @@ func (q *inquiry) repositoryOf(from, revision string) (gitRepository, error) {
 	g := gitRepository{dir: dir}
 	_, err = g.run(q.ctx, "init", "--quiet", "--bare", "--initial-branch", authority.Branch)
 	if err == nil {
-		_, err = g.run(q.ctx, "fetch", "--quiet", "--no-tags", "--", from, revision+":refs/heads/"+authority.Branch)
+		_, err = g.run(q.ctx, "fetch", "--quiet", "--no-tags", "--no-auto-gc", "--", from, revision+":refs/heads/"+authority.Branch)
 	}
 	return g, err
 }

@@ -403,7 +403,7 @@ func (g *Git) run(ctx context.Context, task string, request, reply any, wall tim
 		last = p
 	}
 	var err error
-	if task == taskFetch {
+	if task == taskFetch || task == taskList {
 		err = g.kept.Run(ctx, runner, task, request, reply, report)
 	} else { // whatever decides has a process that has read nothing else
 		err = runner.Run(ctx, task, request, reply, report)

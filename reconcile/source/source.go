@@ -70,7 +70,7 @@ type Options struct {
 	Store     string // the store's directory; its parent must exist and be ours
 	Remote    Remote
 	Runner    sandbox.Runner
-	Keep      time.Duration // how long the child of a fetch is kept for the next one; 0: not at all
+	Keep      time.Duration // how long the child of a listing or a fetch is kept for the next one; 0: not at all
 	Deadlines Deadlines     // zero fields mean [DefaultDeadlines]
 	// SSH says how an ssh:// remote is reached. No Paths means the URL's host; its Deadlines and Log are these.
 	SSH remote.Options
