@@ -31,7 +31,7 @@ func (m *mover) promote() error {
 	if err := m.introduce(g); err != nil {
 		return err
 	}
-	e, err := evaluator(m.settings.Evaluation)
+	e, err := m.evaluator()
 	if err != nil {
 		return err
 	}

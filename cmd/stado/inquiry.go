@@ -13,6 +13,7 @@ import (
 	"stado.internal/stado/reconcile"
 	"stado.internal/stado/reconcile/authority"
 	"stado.internal/stado/reconcile/duty"
+	"stado.internal/stado/reconcile/sandbox"
 	"stado.internal/stado/reconcile/source"
 	"stado.internal/stado/reconcile/store"
 )
@@ -27,6 +28,7 @@ type inquiry struct {
 	store    *store.Store // nil: this host has none
 	fault    func(point string) error
 	lines    lines
+	kept     sandbox.Keeper // of the child that fetches, and writes bundles
 
 	// What [inquiry.look] found.
 	held      store.Held
@@ -37,7 +39,7 @@ type inquiry struct {
 
 // inquire begins an inquiry. flags go before agent.cue.
 func (a *app) inquire(ctx context.Context, flags config.Agent) (_ *inquiry, err error) {
-	q := &inquiry{app: a, ctx: ctx}
+	q := &inquiry{app: a, ctx: ctx, kept: sandbox.Keeper{For: time.Minute}}
 	if q.home, err = a.clientHome(filepath.Join(registryFolder, store.HeldFile)); err != nil {
 		return nil, err
 	}
@@ -58,9 +60,17 @@ func (a *app) inquire(ctx context.Context, flags config.Agent) (_ *inquiry, err 
 	return q, err
 }
 
-// close ends connections, and removes what the inquiry has fetched.
+// evaluator is [evaluator] with the child that the inquiry keeps.
+func (q *inquiry) evaluator() (source.Evaluator, error) {
+	e, err := evaluator(q.settings.Evaluation)
+	e.Kept = &q.kept
+	return e, err
+}
+
+// close ends connections and the child that is kept, and removes what the inquiry has fetched.
 func (q *inquiry) close() error {
 	q.lines.close()
+	q.kept.Close()
 	return os.RemoveAll(q.scratch)
 }
 
@@ -138,22 +148,19 @@ func (q *inquiry) askFor(st *store.Store, o source.Options) (asked reconcile.Ask
 	return asked, filepath.Join(dir, storeFolder), err
 }
 
-// fetchKeep is how long the child of a listing stays for the fetch that follows.
-const fetchKeep = time.Minute
-
 // open makes a source with a copy of this host's repository of the registry in dir.
 func (q *inquiry) open(o source.Options, dir string) (*source.Git, error) {
 	o.Store = filepath.Join(dir, storeFolder)
 	if err := source.CopyStore(filepath.Join(q.home, storeFolder), o.Store); err != nil {
 		return nil, err
 	}
-	e, err := evaluator(q.settings.Evaluation)
+	e, err := q.evaluator()
 	if err != nil {
 		return nil, err
 	}
 	ssh := agent.OverSSH(q.settings)
 	ssh.Host, ssh.Paths = o.SSH.Host, o.SSH.Paths
-	o.SSH, o.Runner, o.Keep = ssh, e.Runner, fetchKeep
+	o.SSH, o.Runner, o.Kept = ssh, e.Runner, e.Kept
 	return source.New(o), nil
 }
 
@@ -185,7 +192,7 @@ const handedFile = "handed.bundle"
 
 // hold makes what a bundle carries this host's copy. Its history comes first, and whole, whatever the bundle leaves out.
 func (q *inquiry) hold(c carried) error {
-	e, err := evaluator(q.settings.Evaluation)
+	e, err := q.evaluator()
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ func (h *healer) make(base string, dry bool) (made, error) {
 	if _, err := h.work.run(h.ctx, "update-ref", "refs/heads/"+authority.Branch, h.move.Base.Commit); err != nil {
 		return made{}, err
 	}
-	e, err := evaluator(h.settings.Evaluation)
+	e, err := h.evaluator()
 	if err != nil {
 		return made{}, err
 	}
@@ -78,7 +78,7 @@ func (h *healer) subject(summary string) change.Subject {
 
 // rest makes what the second side has changed a commit of its own, on what the branch of g has.
 func (h *healer) rest(g gitRepository, base string, dry bool) error {
-	e, err := evaluator(h.settings.Evaluation)
+	e, err := h.evaluator()
 	if err != nil {
 		return err
 	}
@@ -174,7 +174,7 @@ func (h *healer) adopt(s side) error {
 		h.receipt.State, h.receipt.Generation = healPlanned, s.snapshot.Generation()
 		return nil
 	}
-	e, err := evaluator(h.settings.Evaluation)
+	e, err := h.evaluator()
 	if err != nil {
 		return err
 	}

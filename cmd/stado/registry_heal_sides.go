@@ -180,7 +180,7 @@ func (h *healer) former() ([]fleet.Authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := evaluator(h.settings.Evaluation)
+	e, err := h.evaluator()
 	if err != nil {
 		return nil, err
 	}

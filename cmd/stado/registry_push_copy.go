@@ -92,7 +92,7 @@ func (h *handing) read(c *cobra.Command, path, signature string) error {
 			return fmt.Errorf("cannot read the signature of what is pushed: %w", err)
 		}
 	}
-	e, err := evaluator(h.settings.Evaluation)
+	e, err := h.evaluator()
 	if err != nil {
 		return err
 	}

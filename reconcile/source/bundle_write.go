@@ -56,8 +56,12 @@ func (e Evaluator) Bundle(ctx context.Context, dir, rev, since, branch, file str
 	if err := errors.Join(fresh.Chmod(0o644), fresh.Close()); err != nil {
 		return Bundle{}, fmt.Errorf("cannot write the bundle: %w", err)
 	}
+	kept := e.Kept
+	if kept == nil {
+		kept = &sandbox.Keeper{} // which keeps nothing
+	}
 	var last sandbox.Progress
-	if err := e.Runner.Run(ctx, taskBundle, request, &out, func(p sandbox.Progress) { last = p }); err != nil {
+	if err := kept.Run(ctx, e.Runner, taskBundle, request, &out, func(p sandbox.Progress) { last = p }); err != nil {
 		return Bundle{}, asError(err, request.Dir, last)
 	}
 	if err := os.Rename(request.File, file); err != nil {

@@ -51,6 +51,8 @@ const (
 // safe for concurrent use.
 type Evaluator struct {
 	Runner sandbox.Runner
+	// Kept, when set, has the child for what decides nothing; its owner closes it. nil: each task has a child of its own.
+	Kept *sandbox.Keeper
 	// Results is a folder where results are kept between evaluations, such as [Repository.ResultsFolder]; empty for none.
 	Results string
 	// Sparse leaves the positions inside hosts and services out of verdicts; those of findings are all there.

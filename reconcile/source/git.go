@@ -23,7 +23,7 @@ type Git struct {
 	log  *slog.Logger
 	ssh  *sshHost // nil for a remote of another kind
 	http httpLister
-	kept sandbox.Keeper
+	kept *sandbox.Keeper
 
 	mu       sync.Mutex
 	last     *memory                   // the last poll whose answer stays; nil when there is none
@@ -75,9 +75,12 @@ func New(opts Options) *Git {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
+	kept := opts.Kept
+	if kept == nil {
+		kept = &sandbox.Keeper{For: opts.Keep, Ended: func(err error) { log.Warn("the process of earlier fetches is replaced: " + err.Error()) }}
+	}
 	return &Git{
-		opts: opts, log: log, ssh: newSSHHost(opts, log),
-		kept:     sandbox.Keeper{For: opts.Keep, Ended: func(err error) { log.Warn("the process of earlier fetches is replaced: " + err.Error()) }},
+		opts: opts, log: log, ssh: newSSHHost(opts, log), kept: kept,
 		verdicts: map[string]verdict{}, changes: map[change]fleet.Findings{}, maxSteps: maxSteps, maxPacks: maxPacks,
 	}
 }

@@ -67,11 +67,13 @@ type Offer struct {
 
 // Options of a [Git].
 type Options struct {
-	Store     string // the store's directory; its parent must exist and be ours
-	Remote    Remote
-	Runner    sandbox.Runner
-	Keep      time.Duration // how long the child of a listing or a fetch is kept for the next one; 0: not at all
-	Deadlines Deadlines     // zero fields mean [DefaultDeadlines]
+	Store  string // the store's directory; its parent must exist and be ours
+	Remote Remote
+	Runner sandbox.Runner
+	Keep   time.Duration // how long the child of a listing or a fetch is kept for the next one; 0: not at all
+	// Kept, when set, keeps that child instead, and its owner closes it.
+	Kept      *sandbox.Keeper
+	Deadlines Deadlines // zero fields mean [DefaultDeadlines]
 	// SSH says how an ssh:// remote is reached. No Paths means the URL's host; its Deadlines and Log are these.
 	SSH remote.Options
 	Log *slog.Logger

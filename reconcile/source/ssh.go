@@ -78,9 +78,11 @@ func newSSHHost(opts Options, log *slog.Logger) *sshHost {
 	return &sshHost{client: remote.NewClient(o), command: uploadPack(u.Path), url: opts.Remote.URL, deadlines: d}
 }
 
-// Close ends the connection to the remote, and the child that is kept. No poll may stand or follow.
+// Close ends the connection to the remote, and the child that is kept, unless that is another's. No poll may stand or follow.
 func (g *Git) Close() {
-	g.kept.Close()
+	if g.opts.Kept == nil {
+		g.kept.Close()
+	}
 	g.http.close()
 	if g.ssh != nil {
 		g.ssh.client.Close()
