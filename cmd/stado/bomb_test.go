@@ -21,7 +21,7 @@ const maxGrowth = 64 << 20
 func TestBombsStayInTheChild(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, http.HandlerFunc(greet))
-	l.file("../state/agent.cue", "evaluation: {memory_mib: 256, cpu_seconds: 2, wall_seconds: 20}\n")
+	l.file("../state/agent.cue", "evaluation: {memory_mib: 256, cpu_seconds: 1, wall_seconds: 20}\n")
 	r := l.start()
 	l.until("the first generation", func() bool { return r.serves(1) })
 	l.land("a base for the bombs")
@@ -49,6 +49,7 @@ func TestBombsStayInTheChild(t *testing.T) {
 	if err := os.Truncate(big, 512<<20); err != nil {
 		t.Fatal(err)
 	}
+	l.git("config", "core.compression", "1")
 	l.commit("half a gibibyte of zeros")
 	l.meet(r, "a pack that inflates", regexp.MustCompile(regexp.QuoteMeta("file://"+l.repo)))
 

@@ -37,12 +37,9 @@ func (g gitRepository) run(ctx context.Context, args ...string) (string, error) 
 	return trimmed(out), err
 }
 
-// exec gives the output of git as it is, also when git fails. The error is a [*gitError], the context's, or says that git cannot run.
-func (g gitRepository) exec(ctx context.Context, c gitCall) ([]byte, error) {
+// command is git with a command line, in the repository.
+func (g gitRepository) command(ctx context.Context, c gitCall) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "git", append([]string{"-C", g.dir}, c.args...)...)
-	cmd.Stdin = bytes.NewReader(c.stdin)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
 	// A caller that is itself a git hook must not lend us its repository.
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, "GIT_DIR=") || strings.HasPrefix(v, "GIT_INDEX_FILE=") || strings.HasPrefix(v, "GIT_WORK_TREE=")
@@ -51,6 +48,15 @@ func (g gitRepository) exec(ctx context.Context, c gitCall) ([]byte, error) {
 	if c.env != "" {
 		cmd.Env = append(cmd.Env, c.env)
 	}
+	return cmd
+}
+
+// exec gives the output of git as it is, also when git fails. The error is a [*gitError], the context's, or says that git cannot run.
+func (g gitRepository) exec(ctx context.Context, c gitCall) ([]byte, error) {
+	cmd := g.command(ctx, c)
+	cmd.Stdin = bytes.NewReader(c.stdin)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	var exit *exec.ExitError
 	switch {
@@ -64,32 +70,4 @@ func (g gitRepository) exec(ctx context.Context, c gitCall) ([]byte, error) {
 		return out, &gitError{verb: c.args[0], dir: g.dir, stderr: strings.TrimSpace(stderr.String()), code: exit.ExitCode()}
 	}
 	return nil, fmt.Errorf("cannot run git %s in %s: %w", c.args[0], g.dir, err)
-}
-
-// blob is a file of a commit.
-func (g gitRepository) blob(ctx context.Context, commit, path string) ([]byte, error) {
-	out, err := g.exec(ctx, gitCall{args: []string{"cat-file", "blob", commit + ":" + path}})
-	if err != nil {
-		return nil, fmt.Errorf("commit %.12s has no file %s: %w", commit, path, err)
-	}
-	return out, nil
-}
-
-// whole fails when the history of a commit is not all here, as in a shallow clone: what a parent held is not known then.
-func (g gitRepository) whole(ctx context.Context, commit string) error {
-	text, err := g.exec(ctx, gitCall{args: []string{"cat-file", "commit", commit}})
-	if err != nil {
-		return err
-	}
-	head, _, _ := strings.Cut(string(text), "\n\n")
-	for line := range strings.Lines(head) {
-		parent, ok := strings.CutPrefix(line, "parent ")
-		if !ok {
-			continue
-		}
-		if _, err := g.run(ctx, "cat-file", "-e", strings.TrimSpace(parent)); err != nil {
-			return fmt.Errorf("the history of %s ends at commit %.12s (fetch all of it: git fetch --unshallow, or fetch-depth: 0 in a workflow)", g.dir, commit)
-		}
-	}
-	return nil
 }

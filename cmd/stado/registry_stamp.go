@@ -51,6 +51,7 @@ Exit status: 0 stamped, or nothing to stamp; 1 refused; 2 usage; 69 the remote c
 			if err != nil {
 				return refused(err)
 			}
+			defer s.close()
 			s.sign = sign
 			if s.push = push; push {
 				if s.remote, s.branch, err = s.repo.upstream(c.Context(), remote, branch); err != nil {
@@ -110,10 +111,16 @@ func (g gitRepository) upstream(ctx context.Context, remote, branch string) (str
 	if branch == "" && detached != nil {
 		return "", "", fmt.Errorf("HEAD is on no branch (name the one to stamp with --branch)")
 	}
+	declared, err := g.run(ctx, "config", "--null", "--get-regexp", `^branch\.`)
+	if err != nil {
+		declared = "" // no branch follows any
+	}
 	followed := func(key string) string {
-		value, err := g.run(ctx, "config", "--get", "branch."+current+"."+key)
-		if err != nil {
-			return "" // not set
+		value := ""
+		for setting := range strings.SplitSeq(declared, "\x00") { // the last one counts
+			if name, is, _ := strings.Cut(setting, "\n"); name == "branch."+current+"."+key {
+				value = is
+			}
 		}
 		return value
 	}

@@ -7,8 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
+	"path"
 	"strings"
 	"time"
 
@@ -22,8 +21,9 @@ import (
 type stamper struct {
 	evaluator      source.Evaluator
 	repo           gitRepository
-	dir            string // the registry: the top of the repository, or below it
-	path           string // of generation.cue inside the repository
+	objects        *gitObjects // of repo
+	dir            string      // the registry: the top of the repository, or below it
+	path           string      // of generation.cue inside the repository
 	remote, branch string
 	push, sign     bool
 	log            *slog.Logger
@@ -51,6 +51,7 @@ const (
 // errStampLost says that every attempt met a branch that had moved.
 var errStampLost = errors.New("somebody else was faster every time")
 
+// newStamper opens the repository that dir is or lies in; close ends that.
 func newStamper(ctx context.Context, e source.Evaluator, dir string, log *slog.Logger) (stamper, error) {
 	s := stamper{evaluator: e, dir: dir, log: log}
 	places, err := gitRepository{dir}.run(ctx, "rev-parse", "--show-toplevel", "--show-prefix")
@@ -59,8 +60,11 @@ func newStamper(ctx context.Context, e source.Evaluator, dir string, log *slog.L
 	}
 	top, prefix, _ := strings.Cut(places, "\n")
 	s.repo, s.path = gitRepository{top}, prefix+schema.GenerationFile
-	return s, nil
+	s.objects, err = s.repo.objects(ctx)
+	return s, err
 }
+
+func (s stamper) close() { s.objects.close() }
 
 // stamp does all of it: look, commit, and push until it is done or somebody else has done it.
 func (s stamper) stamp(ctx context.Context) (stampAnswer, error) {
@@ -90,12 +94,12 @@ func (s stamper) stamp(ctx context.Context) (stampAnswer, error) {
 // tip is the commit that is to be stamped: the remote's when the stamp is pushed there, whatever is here.
 func (s stamper) tip(ctx context.Context) (string, error) {
 	if !s.push {
-		return s.repo.run(ctx, "rev-parse", "--verify", "HEAD^{commit}")
+		return s.commitAt(ctx, "HEAD")
 	}
 	ref := "refs/heads/" + s.branch
 	_, err := s.repo.run(ctx, "fetch", "--quiet", "--no-tags", "--no-auto-maintenance", "--", s.remote, ref)
 	if err == nil {
-		return s.repo.run(ctx, "rev-parse", "--verify", "FETCH_HEAD^{commit}")
+		return s.commitAt(ctx, "FETCH_HEAD")
 	}
 	if ctx.Err() != nil {
 		return "", ctx.Err()
@@ -106,6 +110,11 @@ func (s stamper) tip(ctx context.Context) (string, error) {
 		return "", refused(fmt.Errorf("%s has no branch %s (name it with --branch)", s.remote, s.branch))
 	}
 	return "", transient(err)
+}
+
+func (s stamper) commitAt(ctx context.Context, name string) (string, error) {
+	commit, err := s.objects.read(ctx, name+"^{commit}")
+	return commit.id, err
 }
 
 // prepare makes the commit that stamps base, and nothing when the generation of base covers its content. Nothing refers to the commit
@@ -122,7 +131,7 @@ func (s stamper) prepare(ctx context.Context, base string) (stampAnswer, error) 
 	if err != nil {
 		return stampAnswer{}, err
 	}
-	text, err := s.repo.blob(ctx, base, s.path)
+	text, err := s.objects.blob(ctx, base, s.path)
 	if err != nil {
 		return stampAnswer{}, err
 	}
@@ -175,11 +184,11 @@ func (s stamper) setter(ctx context.Context, base string, number fleet.Generatio
 	if found == "" {
 		return "", fmt.Errorf("no commit up to %.12s gives generation %d in %s", base, number, s.path)
 	}
-	return found, s.repo.whole(ctx, last)
+	return found, s.objects.whole(ctx, last)
 }
 
 func (s stamper) says(ctx context.Context, commit string) (fleet.Generation, error) {
-	text, err := s.repo.blob(ctx, commit, s.path)
+	text, err := s.objects.blob(ctx, commit, s.path)
 	if err != nil {
 		return 0, err
 	}
@@ -187,36 +196,38 @@ func (s stamper) says(ctx context.Context, commit string) (fleet.Generation, err
 }
 
 // commit makes a commit on base that differs from it in the generation file only.
-func (s stamper) commit(ctx context.Context, base string, text []byte, message string) (_ string, err error) {
-	scratch, err := os.MkdirTemp("", "stado-stamp-")
+func (s stamper) commit(ctx context.Context, base string, text []byte, message string) (string, error) {
+	id, err := s.write(ctx, "blob", text)
 	if err != nil {
 		return "", err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
-	index := "GIT_INDEX_FILE=" + filepath.Join(scratch, "index")
-	entry, err := s.repo.run(ctx, "ls-tree", "--full-tree", base, "--", s.path)
-	if err != nil {
-		return "", err
-	}
-	mode, _, _ := strings.Cut(entry, " ")
-	blob, err := s.repo.exec(ctx, gitCall{stdin: text, args: []string{"hash-object", "-w", "--no-filters", "--stdin"}})
-	if err != nil {
-		return "", err
-	}
-	for _, args := range [][]string{{"read-tree", base}, {"update-index", "--cacheinfo", mode + "," + trimmed(blob) + "," + s.path}} {
-		if _, err := s.repo.exec(ctx, gitCall{env: index, args: args}); err != nil {
+	// The trees are made of the old ones, without an index: that would list every file of the fleet.
+	for name := s.path; name != ""; {
+		dir, entry := path.Split(name)
+		name = strings.TrimSuffix(dir, "/")
+		tree, err := s.objects.read(ctx, base+":"+name)
+		if err != nil {
+			return "", err
+		}
+		changed, err := withEntry(tree.data, entry, id)
+		if err != nil {
+			return "", fmt.Errorf("cannot stamp commit %.12s in %s: %w", base, s.repo.dir, err)
+		}
+		if id, err = s.write(ctx, "tree", changed); err != nil {
 			return "", err
 		}
 	}
-	tree, err := s.repo.exec(ctx, gitCall{env: index, args: []string{"write-tree"}})
-	if err != nil {
-		return "", err
-	}
-	args := []string{"commit-tree", trimmed(tree), "-p", base, "-F", "-"}
+	args := []string{"commit-tree", id, "-p", base, "-F", "-"}
 	if sign, err := s.repo.run(ctx, "config", "--type=bool", "--get", "commit.gpgsign"); s.sign || err == nil && sign == "true" {
 		args = append(args, "-S") // what git commit does of itself
 	}
 	out, err := s.repo.exec(ctx, gitCall{stdin: []byte(message), args: args})
+	return trimmed(out), err
+}
+
+// write puts an object into the repository and gives its id.
+func (s stamper) write(ctx context.Context, kind string, data []byte) (string, error) {
+	out, err := s.repo.exec(ctx, gitCall{stdin: data, args: []string{"hash-object", "-w", "-t", kind, "--no-filters", "--stdin"}})
 	return trimmed(out), err
 }
 
@@ -270,8 +281,7 @@ func (s stamper) advance(ctx context.Context, base, commit string) (string, erro
 // follow brings this clone to a pushed stamp where that takes nothing from anybody: it stands on what was stamped. The stamp is out in
 // any case.
 func (s stamper) follow(ctx context.Context, base, commit string) {
-	head, err := s.repo.run(ctx, "rev-parse", "HEAD")
-	if err != nil || head != base {
+	if head, err := s.commitAt(ctx, "HEAD"); err != nil || head != base {
 		return
 	}
 	if name, err := s.repo.run(ctx, "symbolic-ref", "--quiet", "--short", "HEAD"); err == nil && name != s.branch {

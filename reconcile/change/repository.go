@@ -21,7 +21,7 @@ type repository struct {
 
 func openRepository(ctx context.Context, dir string) (*repository, error) {
 	r := &repository{runner: runner{dir: dir}, dir: dir}
-	bare, err := r.line(ctx, "rev-parse", "--is-bare-repository")
+	places, err := r.line(ctx, "rev-parse", "--is-bare-repository", "--show-prefix")
 	if err != nil {
 		var failed *gitError
 		if errors.As(err, &failed) {
@@ -29,10 +29,9 @@ func openRepository(ctx context.Context, dir string) (*repository, error) {
 		}
 		return nil, err
 	}
+	bare, prefix, _ := strings.Cut(places, "\n")
 	if r.bare = bare == "true"; !r.bare {
-		if r.prefix, err = r.line(ctx, "rev-parse", "--show-prefix"); err != nil {
-			return nil, err
-		}
+		r.prefix = prefix
 	}
 	if r.branch = r.says(ctx, "symbolic-ref", "--quiet", "--short", "HEAD"); r.branch == "" {
 		return nil, &RefusedError{Message: sayDetached(dir)}
@@ -51,8 +50,16 @@ func (r *repository) tip(ctx context.Context) (string, error) {
 
 // upstream is the remote that the branch is pushed to, and its branch there.
 func (r *repository) upstream(ctx context.Context, remote string) (string, string) {
-	name := r.says(ctx, "config", "branch."+r.branch+".remote")
-	branch := strings.TrimPrefix(r.says(ctx, "config", "branch."+r.branch+".merge"), "refs/heads/")
+	var name, branch string
+	settings := r.says(ctx, "config", "--null", "--get-regexp", `^branch\.`)
+	for setting := range strings.SplitSeq(settings, "\x00") { // the last one counts
+		switch key, value, _ := strings.Cut(setting, "\n"); key {
+		case "branch." + r.branch + ".remote":
+			name = value
+		case "branch." + r.branch + ".merge":
+			branch = strings.TrimPrefix(value, "refs/heads/")
+		}
+	}
 	switch {
 	case remote != "" && remote != name:
 		return remote, r.branch
