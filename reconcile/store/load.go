@@ -39,9 +39,9 @@ type View struct {
 // part is one file as it was read. A file that is not there has [fs.ErrNotExist] as its cause.
 type part struct {
 	held    *Held
-	snap    *fleet.Snapshot
-	cause   error // why it cannot be used
-	foreign bool  // it is whole, but not what the anchor names
+	snap    *fleet.Snapshot // nil also for a whole slot that was not decoded
+	cause   error           // why it cannot be used
+	foreign bool            // it is whole, but not what the anchor names
 }
 
 func (p part) missing() bool { return errors.Is(p.cause, fs.ErrNotExist) }
@@ -85,12 +85,7 @@ func load(dir string) reading {
 	} else {
 		r.anchor.held, r.anchor.cause = decodeHeld(r.raw)
 	}
-	var other part
-	var reading sync.WaitGroup
-	reading.Go(func() { other = loadSlot(filepath.Join(dir, SlotB)) }) // beside the other one: a large registry takes a while
-	r.slots[SlotA] = loadSlot(filepath.Join(dir, SlotA))
-	reading.Wait()
-	r.slots[SlotB] = other
+	r.loadSlots()
 	if r.anchor.held == nil {
 		raw, err := os.ReadFile(filepath.Join(dir, LogFile))
 		r.logged = len(raw) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist)
@@ -99,12 +94,44 @@ func load(dir string) reading {
 	return r
 }
 
-func loadSlot(file string) (p part) {
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		return part{cause: unwrapPath(err)}
+// loadSlots reads both slots, and decodes the one that the anchor names; the other one only when it may have to stand in: decoding a large
+// registry is most of what a start takes.
+func (r *reading) loadSlots() {
+	name, other := SlotA, SlotB
+	if r.anchor.held != nil {
+		name, other = r.anchor.held.Slot, otherSlot(r.anchor.held.Slot)
 	}
-	p.snap, p.cause = decodeSlot(raw)
+	var raw []byte
+	var p part
+	var checking sync.WaitGroup
+	checking.Go(func() {
+		var err error
+		if raw, err = os.ReadFile(r.path(other)); err != nil {
+			p.cause = unwrapPath(err)
+		} else {
+			p.cause = checkSlot(raw)
+		}
+	})
+	if raw, err := os.ReadFile(r.path(name)); err != nil {
+		r.slots[name] = part{cause: unwrapPath(err)}
+	} else {
+		snap, err := decodeSlot(raw)
+		r.slots[name] = part{snap: snap, cause: err}
+	}
+	checking.Wait()
+	if p.cause == nil && (r.anchor.held == nil || r.current().cause != nil) {
+		p.snap, p.cause = decodeSlot(raw)
+	}
+	r.slots[other] = p
+}
+
+// current is the slot that the anchor names, with a cause when it is not what the anchor says.
+func (r reading) current() part {
+	p, held := r.slots[r.anchor.held.Slot], *r.anchor.held
+	if p.cause == nil && (p.snap.Generation() != held.Generation || p.snap.Digest != held.Digest) {
+		p.foreign = true
+		p.cause = sayForeign(p.snap, held)
+	}
 	return p
 }
 
@@ -136,11 +163,7 @@ func (r reading) decide() state {
 	}
 	held := *r.anchor.held
 	st := state{View: View{Held: held}}
-	current := r.slots[held.Slot]
-	if current.cause == nil && (current.snap.Generation() != held.Generation || current.snap.Digest != held.Digest) {
-		current.foreign = true
-		current.cause = sayForeign(current.snap, held)
-	}
+	current := r.current()
 	if current.cause == nil {
 		st.slot, st.Snapshot = held.Slot, observed(current.snap, held)
 		if other := otherSlot(held.Slot); held.Previous != nil && r.slots[other].cause != nil {

@@ -196,11 +196,22 @@ func cutSlot(raw []byte) (head, document []byte, ok bool) {
 	return head, document, json.Valid(head) && bytes.HasPrefix(document, []byte("{"))
 }
 
-// decodeSlot verifies a slot and decodes its document. What the cut does not understand is read as any JSON: another build may write the
-// members in another order.
+// decodeSlot verifies a slot and decodes its document.
 func decodeSlot(raw []byte) (*fleet.Snapshot, error) {
+	return readSlot(raw, verifier{digest, fleet.Decode})
+}
+
+// checkSlot verifies a slot, and leaves its document as it is.
+func checkSlot(raw []byte) error {
+	_, err := readSlot(raw, verifier{digest: digest})
+	return err
+}
+
+// readSlot verifies a slot. What the cut does not understand is read as any JSON: another build may write the
+// members in another order.
+func readSlot(raw []byte, v verifier) (*fleet.Snapshot, error) {
 	if head, document, ok := cutSlot(raw); ok {
-		if s, err := slotOf(head, document, verifier{digest, fleet.Decode}); err == nil {
+		if s, err := slotOf(head, document, v); err == nil {
 			return s, nil
 		}
 	}
@@ -212,16 +223,16 @@ func decodeSlot(raw []byte) (*fleet.Snapshot, error) {
 			return nil, err
 		}
 	}
-	return slotOf(raw, whole.Document, verifier{digest, fleet.Decode})
+	return slotOf(raw, whole.Document, v)
 }
 
 // verifier is how a document is held against its record.
 type verifier struct {
 	digest func([]byte) string
-	decode func([]byte) (*fleet.Registry, error)
+	decode func([]byte) (*fleet.Registry, error) // nil: not at all
 }
 
-// slotOf verifies a record and its document, and decodes the latter.
+// slotOf verifies a record and its document, and decodes the latter; without that there is no snapshot.
 func slotOf(record, document []byte, v verifier) (*fleet.Snapshot, error) {
 	var e envelope
 	if err := verified(record, &e, &e.Checksum); err != nil {
@@ -229,6 +240,9 @@ func slotOf(record, document []byte, v verifier) (*fleet.Snapshot, error) {
 	}
 	if got := v.digest(document); got != e.Digest {
 		return nil, fmt.Errorf("the document has digest %s where the slot says %s", got, e.Digest)
+	}
+	if v.decode == nil {
+		return nil, nil
 	}
 	r, err := v.decode(document)
 	if err != nil {
