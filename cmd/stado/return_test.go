@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"stado.internal/stado/fleet"
 	"stado.internal/stado/reconcile/duty"
@@ -100,7 +101,8 @@ func (w *wards) refusedPush(to *ward) string {
 // itself; the two histories are joined, and every host, the old authority too, ends at what was joined.
 func TestAuthorityReturns(t *testing.T) {
 	t.Parallel()
-	w := newWardsAt(t, apart(t, 4), "majority", "atlas", "boreas", "carme", "dione")
+	const refresh = 2 * time.Second
+	w := newWardsAt(t, apart(t, 4), refresh, "majority", "atlas", "boreas", "carme", "dione")
 	agents := w.start(w.names...)
 	atlas, boreas := w.host["atlas"], w.host["boreas"]
 	heads := w.heads(nil)
@@ -115,7 +117,7 @@ func TestAuthorityReturns(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	for _, name := range w.names[1:] { // within a refresh, as real parts can show it
-		w.host[name].within(10*wardRefresh, "reading the new authority", func() bool { return agents[name].serves(2) })
+		w.host[name].within(10*refresh, "reading the new authority", func() bool { return agents[name].serves(2) })
 	}
 	w.fleet.git("checkout", "--quiet", "-B", "boreas", "main~2")
 	w.fleet.git("pull", "--quiet", "--ff-only", boreas.own(), "main")

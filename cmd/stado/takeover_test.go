@@ -30,9 +30,6 @@ type wards struct {
 	fleet *lab // the work tree
 }
 
-// wardRefresh is the interval on which hosts ask, once they hold a registry.
-const wardRefresh = 2 * time.Second
-
 type ward struct {
 	*lab
 	place place
@@ -42,11 +39,11 @@ type ward struct {
 // newWards makes hosts and their first registry, generation 1, which no host holds yet.
 func newWards(t *testing.T, quorum string, names ...string) *wards {
 	t.Helper()
-	return newWardsAt(t, loopback(len(names)), quorum, names...)
+	return newWardsAt(t, loopback(len(names)), time.Second, quorum, names...)
 }
 
-// newWardsAt has them at other places.
-func newWardsAt(t *testing.T, places []place, quorum string, names ...string) *wards {
+// newWardsAt has them at other places, where they ask on another interval once they hold a registry.
+func newWardsAt(t *testing.T, places []place, refresh time.Duration, quorum string, names ...string) *wards {
 	t.Helper()
 	dir := t.TempDir()
 	w := &wards{t: t, dir: dir, names: names, host: map[string]*ward{}}
@@ -71,7 +68,7 @@ func newWardsAt(t *testing.T, places []place, quorum string, names ...string) *w
 		}
 		known.Write(keys)
 	}
-	w.declare(quorum)
+	w.declare(quorum, refresh)
 	own := filepath.Join(w.host[names[0]].home, authorityFolder)
 	w.host[names[0]].command("authority", "init", own, "--from", w.fleet.repo)
 	trusted := filepath.Join(dir, "known_hosts")
@@ -89,7 +86,7 @@ func newWardsAt(t *testing.T, places []place, quorum string, names ...string) *w
 }
 
 // declare makes the registry, whose authority is the first host.
-func (w *wards) declare(quorum string) {
+func (w *wards) declare(quorum string, refresh time.Duration) {
 	l, first := w.fleet, w.names[0]
 	l.command("init", l.repo, "--host", first)
 	l.git("config", "user.name", "Ada")
@@ -101,7 +98,7 @@ registry: hosts: %s: {
 	ssh: %q
 	service_resolver: {api_bind: "127.0.0.1:%d", refresh_seconds: %d, max_stale_seconds: 3600}
 }
-`, name, w.host[name].sshd.Destination, freeLoopbackPorts(w.t, 1)[0], wardRefresh/time.Second)
+`, name, w.host[name].sshd.Destination, freeLoopbackPorts(w.t, 1)[0], refresh/time.Second)
 	}
 	l.file("authority.cue", `package fleet
 
