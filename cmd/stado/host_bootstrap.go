@@ -66,7 +66,7 @@ Exit status: 0 done or nothing to do, 1 refused, 2 usage, 69 the host does not a
 	c.Flags().BoolVar(&f.replace, "replace", false, "also replace a unit and an agent.cue that somebody else wrote")
 	c.Flags().DurationVar(&f.timeout, "timeout", 10*time.Minute, "end after this time")
 	c.Flags().StringVar(&f.repository, "repository", "", "registry repository for the agent (default: that of the authority which the registry names)")
-	c.Flags().StringArrayVar(&f.mirrors, "mirror", nil, "copy of the repository for the agent, asked when the registry's authority does not answer; may be given again")
+	c.Flags().StringArrayVar(&f.mirrors, "mirror", nil, "`URL` of a copy of the repository for the agent, asked when the registry's authority does not answer; may be given again")
 	c.Flags().StringVar(&f.branch, "branch", "", "branch that is the registry, for the agent")
 	c.Flags().StringVar(&f.identity, "identity", "", "private key with which the agent reads the repository; it is copied to the host")
 	c.Flags().StringVar(&f.agentKnownHosts, "known-hosts", "", "host keys that the agent trusts; the file is copied to the host")
