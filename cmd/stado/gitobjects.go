@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // gitObjects reads objects of a repository through one git process, since starting one for each object costs far more than reading it. One
@@ -21,7 +22,12 @@ type gitObjects struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
 	out *bufio.Reader
+	// words is what git says of itself; complete once the process has been waited for.
+	words *bytes.Buffer
 }
+
+// maxObject bounds what one object may take of this process: a tree of a fleet's files is far below it, and so is the file that is read.
+const maxObject = 64 << 20
 
 type gitObject struct {
 	id, kind string
@@ -42,13 +48,15 @@ func (g gitRepository) objects(ctx context.Context) (*gitObjects, error) {
 	if err != nil {
 		return nil, err
 	}
+	words := &bytes.Buffer{}
+	cmd.Stderr = words
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("cannot run git cat-file in %s: %w", g.dir, err)
 	}
-	return &gitObjects{dir: g.dir, cmd: cmd, in: in, out: bufio.NewReader(out)}, nil
+	return &gitObjects{dir: g.dir, cmd: cmd, in: in, out: bufio.NewReader(out), words: words}, nil
 }
 
-// close ends the process. How it ended says nothing: whatever it answered was whole.
+// close ends the process, and may be called again. How it ended says nothing: whatever it answered was whole.
 func (o *gitObjects) close() {
 	_ = o.in.Close()
 	_ = o.cmd.Wait()
@@ -62,6 +70,9 @@ func (o *gitObjects) read(ctx context.Context, name string) (gitObject, error) {
 		return found, nil
 	case ctx.Err() != nil:
 		return found, ctx.Err()
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.EPIPE): // git has ended, and says why
+		o.close()
+		err = fmt.Errorf("git cat-file has ended: %s", trimmed(o.words.Bytes()))
 	}
 	return found, fmt.Errorf("cannot read %s in %s: %w", name, o.dir, err)
 }
@@ -82,8 +93,12 @@ func (o *gitObjects) ask(name string) (gitObject, error) {
 		return gitObject{}, errNoObject
 	}
 	size, err := strconv.Atoi(words[2])
-	if err != nil {
-		return gitObject{}, errNoObject
+	switch {
+	case err != nil || size < 0:
+		return gitObject{}, fmt.Errorf("git cat-file says %q", head)
+	case size > maxObject:
+		_, err := o.out.Discard(size + 1)
+		return gitObject{}, errors.Join(fmt.Errorf("it has %d bytes, and at most %d are read", size, maxObject), err)
 	}
 	data := make([]byte, size+1) // a line break follows
 	_, err = io.ReadFull(o.out, data)
@@ -134,10 +149,11 @@ func withEntry(tree []byte, name, id string) ([]byte, error) {
 	for at := 0; at < len(tree); {
 		head, _, ok := bytes.Cut(tree[at:], []byte{0})
 		start := at + len(head) + 1
-		if !ok || start+len(raw) > len(tree) {
+		_, entry, named := strings.Cut(string(head), " ")
+		if !ok || !named || start+len(raw) > len(tree) {
 			return nil, errors.New("the tree is damaged (run git fsck)")
 		}
-		if _, entry, _ := strings.Cut(string(head), " "); entry == name {
+		if entry == name {
 			return slices.Replace(slices.Clone(tree), start, start+len(raw), raw...), nil
 		}
 		at = start + len(raw)
