@@ -72,8 +72,10 @@ func (a *Adapter) Serve() error {
 		case !exhausted(err):
 			return sayAcceptFailed(a.key.Bind, plain(err))
 		}
-		if err := a.relays.relieve(a.key, relief, err); err != nil {
-			return err
+		if waitedFor(a.listener) {
+			if err := a.relays.relieve(a.key, relief, err); err != nil {
+				return err
+			}
 		}
 		select {
 		case <-a.closed:

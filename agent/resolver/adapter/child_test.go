@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -30,6 +31,7 @@ type childSettings struct {
 	Service     string // address
 	Folder      string // for the published documents
 	Descriptors uint64 // limit; 0 keeps the process's own
+	Spare       int    // with a limit: how many descriptors are left for relays
 }
 
 // child relays to one service until its standard input ends. A line "advance 60s" moves its clock. It prints its address, and at the end
@@ -85,6 +87,12 @@ func child(settings string) int {
 	})
 	<-published
 	<-published
+	if s.Descriptors > 0 {
+		if err := leave(relays, s.Spare); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
 	fmt.Println(front.Addr())
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		d, err := time.ParseDuration(strings.TrimPrefix(lines.Text(), "advance "))
@@ -102,6 +110,30 @@ func child(settings string) int {
 	stop()
 	tasks.Wait()
 	return 0
+}
+
+// leave uses up what descriptors the process has, beside the reserve of its relays, but for so many.
+func leave(relays *Relays, spare int) error {
+	if !relays.pressure.hold() {
+		return errors.New("no room for the reserve")
+	}
+	var taken []int
+	for {
+		fd, err := spareDescriptor()
+		if err == nil {
+			taken = append(taken, fd)
+			continue
+		}
+		if !exhausted(err) || len(taken) < spare {
+			return fmt.Errorf("%d descriptors could be taken: %w", len(taken), err)
+		}
+		for _, fd := range taken[:spare] {
+			if err := syscall.Close(fd); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 }
 
 // process is a running child.
@@ -202,16 +234,31 @@ func descriptors(t testing.TB, pid int) int {
 	return len(names)
 }
 
-// fill opens clients with a request each until the child has no descriptors left for another relay.
-func (p *process) fill(limit int, folder string) (clients []net.Conn) {
+// fill opens so many clients with a request each; every one takes two descriptors of the child. While the child writes its list it has
+// one less for a moment: a client that is refused then comes again.
+func (p *process) fill(relays int, folder string) (clients []net.Conn) {
 	p.t.Helper()
-	for used := descriptors(p.t, p.cmd.Process.Pid); used+2 <= limit; used += 2 {
-		c := p.dial()
-		send(p.t, c, "ping")
+	for range relays {
+		c := p.ask()
+		until(p.t, "the list shows every wait", func() bool {
+			_ = c.SetReadDeadline(time.Now().Add(time.Millisecond))
+			if n, _ := c.Read(make([]byte, 1)); n > 0 {
+				_ = c.Close()
+				c = p.ask()
+			}
+			return asking(waitingFile(p.t, folder)) == len(clients)+1
+		}, p.log.String)
+		_ = c.SetDeadline(time.Now().Add(limit))
 		clients = append(clients, c)
-		until(p.t, "the list shows every wait", func() bool { return asking(waitingFile(p.t, folder)) == len(clients) }, p.log.String)
 	}
 	return clients
+}
+
+func (p *process) ask() net.Conn {
+	p.t.Helper()
+	c := p.dial()
+	send(p.t, c, "ping")
+	return c
 }
 
 // asking counts the waits for an answer.

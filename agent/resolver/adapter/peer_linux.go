@@ -52,7 +52,7 @@ func (p *peers) diagnose(s *stream) verdict {
 	if s.raw == nil {
 		return unknown
 	}
-	events, err := poll(s)
+	events, err := poll(s.raw, unix.POLLRDHUP)
 	if err != nil {
 		return gone // our own end is closed
 	}
@@ -86,17 +86,6 @@ func judgeUnix(events int16) verdict {
 		return halfClosed
 	}
 	return alive
-}
-
-func poll(s *stream) (int16, error) {
-	var events int16
-	var pollErr error
-	err := s.raw.Control(func(fd uintptr) {
-		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
-		_, pollErr = unix.Poll(fds, 0)
-		events = fds[0].Revents
-	})
-	return events, errors.Join(err, pollErr)
 }
 
 // unread counts the bytes that came and were not read, unsent those that were written and not taken by the peer's end. Both are 0 where

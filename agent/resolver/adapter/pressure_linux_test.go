@@ -56,10 +56,10 @@ func newModal(t *testing.T) *modal {
 
 // When descriptors run out, held relays are told and ended, the waiting list says so, and the adapter accepts again.
 func TestShedding(t *testing.T) {
-	const max = 80
+	const relays = 24
 	service, folder := newModal(t), t.TempDir()
-	p := startChild(t, childSettings{Service: service.Addr().String(), Folder: folder, Descriptors: max})
-	held := p.fill(max, folder)
+	p := startChild(t, childSettings{Service: service.Addr().String(), Folder: folder, Descriptors: 80, Spare: 2 * relays})
+	held := p.fill(relays, folder)
 	until(t, "the service holds every request", func() bool { return service.holding.Load() == int64(len(held)) }, p.log.String)
 	p.advance(31 * time.Second)
 	service.answering.Store(true)
@@ -102,26 +102,26 @@ func TestShedding(t *testing.T) {
 
 // With nothing to shed the adapter ends, and says why, also in the published state: whether relays leave one descriptor over or none.
 func TestNothingToShed(t *testing.T) {
-	for _, max := range []int{80, 81} {
-		t.Run(strconv.Itoa(max), func(t *testing.T) { nothingToShed(t, max) })
+	for over := range 2 {
+		t.Run(strconv.Itoa(over), func(t *testing.T) { nothingToShed(t, over) })
 	}
 }
 
-func nothingToShed(t *testing.T, max int) {
+func nothingToShed(t *testing.T, over int) {
+	const max, relays = 80, 24
 	service, folder := newModal(t), t.TempDir()
-	p := startChild(t, childSettings{Service: service.Addr().String(), Folder: folder, Descriptors: uint64(max)})
-	for _, c := range p.fill(max, folder) {
+	p := startChild(t, childSettings{Service: service.Addr().String(), Folder: folder, Descriptors: max, Spare: 2*relays + over})
+	for _, c := range p.fill(relays, folder) {
 		defer c.Close()
 	}
 	line := p.addr + " accept failed: Too many open files; no relay older than the 30s refresh interval could be shed (0 held wait(s) stand on channels still opening), " +
 		"so the descriptors are held by something this adapter cannot free"
-	for range 2 { // the first may still find a descriptor and then no service; the second may find the listener closed
+	var state status.Resolver
+	until(t, "the state failed is on disk", func() bool {
+		// One that still finds a descriptor and then no service is refused; while it reads that, the next one waits.
 		if c, err := net.Dial("tcp", p.addr); err == nil {
 			defer c.Close()
 		}
-	}
-	var state status.Resolver
-	until(t, "the state failed is on disk", func() bool {
 		return durable.ReadJSON(filepath.Join(folder, status.ResolverFile), &state) == nil && state.State == status.StateFailed
 	}, p.log.String)
 	if state.Reason != line {
@@ -186,6 +186,77 @@ func TestAcceptErrors(t *testing.T) {
 		defer g.relays.pressure.mu.Unlock()
 		return len(g.relays.pressure.reserve) == reserveSize
 	})
+}
+
+// full is a listener of a process whose descriptors are all in use for its first accepts.
+type full struct {
+	*net.TCPListener
+	fail atomic.Int64 // how many more
+	past chan struct{}
+}
+
+func (f *full) Accept() (net.Conn, error) {
+	if n := f.fail.Add(-1); n >= 0 {
+		return nil, &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", syscall.EMFILE)}
+	} else if n == -1 {
+		close(f.past)
+	}
+	return f.TCPListener.Accept()
+}
+
+// A full table makes accept fail also when no client waits. Then nothing is shed and the adapter goes on, whether there is something to
+// shed or nothing.
+func TestFullTableAndNobodyWaits(t *testing.T) {
+	g := newRig(t, rigOptions{}, silent)
+	for _, held := range []int{0, 1} {
+		if held > 0 {
+			c := g.dial()
+			defer c.Close()
+			send(t, c, "ping")
+			g.until("the wait stands", func() bool { return g.asking() == held })
+			g.clock.advance(time.Minute)
+		}
+		f := &full{TCPListener: listen(t, "").(*net.TCPListener), past: make(chan struct{})}
+		f.fail.Store(2)
+		a := New(Options{Key: g.adapter.key, Relays: g.relays, Listener: f, Lookup: g.way.Load})
+		served := make(chan error, 1)
+		go func() { served <- a.Serve() }()
+		select {
+		case <-f.past:
+		case err := <-served:
+			t.Fatalf("the adapter ended: %v", err)
+		case <-time.After(limit):
+			t.Fatal("the adapter does not accept again")
+		}
+		_ = a.Close()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+		a.Wait()
+		if n := g.asking(); n != held {
+			t.Errorf("%d of %d relays are held", n, held)
+		}
+	}
+}
+
+func TestWaitedFor(t *testing.T) {
+	for _, network := range []string{"tcp", "unix"} {
+		l := listen(t, network)
+		if waitedFor(l) {
+			t.Errorf("%s: nobody has come yet", network)
+		}
+		c, err := net.Dial(network, l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		until(t, "the client waits", func() bool { return waitedFor(l) }, func() string { return network })
+		_, _ = c.Close(), l.Close()
+	}
+	if l := (&failing{Listener: listen(t, "")}); !waitedFor(l) {
+		t.Error("a listener that cannot be asked counts as waited for")
+	} else {
+		_ = l.Close()
+	}
 }
 
 // Adapters hit the limit together: the second one finds the pressure relieved and must not end for having nothing left to shed. Nor must
