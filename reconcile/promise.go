@@ -49,11 +49,11 @@ func (l *loop) lookAtStore() {
 	if s == nil {
 		return
 	}
-	if lapsed := p.Lapse(time.Since(l.promised), l.interval, s.Registry.Policies.Quorum); lapsed != nil {
+	if lapsed := p.Lapse(held.Generation, time.Since(l.promised), l.interval, s.Registry.Policies.Quorum); lapsed != nil {
 		if err := l.opts.Store.Promise(lapsed); err != nil {
 			l.opts.Log.Warn(err.Error())
 			return
 		}
-		l.opts.Log.Info(sayLapsed(p))
+		l.opts.Log.Info(sayLapsed(p, authority.LapseAfter(l.interval)))
 	}
 }

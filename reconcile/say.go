@@ -48,8 +48,8 @@ func sayContradiction(a, b result) string {
 		a.from, one.Commit, one.Generation, b.from, other.Commit, other.Generation)
 }
 
-func sayLapsed(p *authority.Promise) string {
-	return fmt.Sprintf("the promise of generation %d to host %s has lapsed: it was not used for %d refresh intervals", p.Generation, p.Mover, authority.LapseIntervals)
+func sayLapsed(p *authority.Promise, after time.Duration) string {
+	return fmt.Sprintf("the promise of generation %d to host %s has lapsed: it was not used for %s", p.Generation, p.Mover, after)
 }
 
 func saySuspended(s store.Suspension) string {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,8 +26,11 @@ import (
 )
 
 const (
-	// hostPatience is how long a host may take for an answer. It asks the authority before it gives one, over each of its paths.
-	hostPatience = 2 * time.Minute
+	// hostPatience is how long a host may take for an answer. It asks the authority before it gives one: an authority that falls silent in
+	// the last phase of a read is given up after some three minutes and a half ([source.DefaultDeadlines]).
+	hostPatience = 4 * time.Minute
+	// releasePatience is the same for what a host says without asking anybody.
+	releasePatience = 30 * time.Second
 	// maxCalls bounds how many hosts are asked at once.
 	maxCalls = 32
 	// maxSaid bounds what a host says in JSON.
@@ -65,17 +69,21 @@ type call struct {
 	args  []string
 	stdin []byte
 	limit int64 // of what it says
+	// patience is how long the host may take; 0 is hostPatience.
+	patience time.Duration
 }
 
 // run runs it over the paths that registry gives. The program is looked for where the registry's authority has it. The error says that
 // there is no answer; an exit status other than 0 is one.
 func (c call) run(q *inquiry, registry *fleet.Registry) (said []byte, exit remote.Exit, err error) {
-	ctx, cancel := context.WithTimeout(q.ctx, hostPatience)
+	ctx, cancel := context.WithTimeout(q.ctx, c.within())
 	defer cancel()
 	var out bytes.Buffer
 	exit, err = c.over(ctx, q.lines.to(c.host, reach(q.settings, registry, c.host)), registry, &out)
 	return out.Bytes(), exit, err
 }
+
+func (c call) within() time.Duration { return cmp.Or(c.patience, hostPatience) }
 
 // reach says how a host of a registry is reached.
 func reach(settings config.Agent, registry *fleet.Registry, host fleet.HostName) remote.Options {
@@ -99,7 +107,7 @@ func (c call) over(ctx context.Context, to executor, registry *fleet.Registry, o
 	if err != nil {
 		return exit, err
 	}
-	err = s.Within(ctx, remote.PhaseExec, hostPatience, func() error {
+	err = s.Within(ctx, remote.PhaseExec, c.within(), func() error {
 		_, _ = s.Write(c.stdin) // a command that has seen enough reads no more, and its answer says why
 		_ = s.CloseWrite()
 		_, err := io.Copy(out, io.LimitReader(s, c.limit))
@@ -108,7 +116,7 @@ func (c call) over(ctx context.Context, to executor, registry *fleet.Registry, o
 	if err != nil {
 		return exit, err
 	}
-	return s.Wait(ctx, hostPatience)
+	return s.Wait(ctx, c.within())
 }
 
 // lines are the connections of one command to other hosts: one to each, which stays for what that host is asked next. They are safe for
@@ -207,7 +215,7 @@ func (m *mover) giveBack(c authority.Claim) error {
 		return a != nil && !a.Granted && a.Generation == c.Generation && a.Nonce == c.Nonce
 	})
 	return everywhere(may, func(host fleet.HostName) error {
-		_, err := m.answerOf(m.registry(), call{host: host, args: []string{"registry", "claim", "-", "--release"}, stdin: data})
+		_, err := m.answerOf(m.registry(), call{host: host, args: []string{"registry", "claim", "-", "--release"}, stdin: data, patience: releasePatience})
 		return err
 	}, func(host fleet.HostName, err error) error {
 		if err != nil && (m.replies == nil || m.replies[host].Answer != nil) {

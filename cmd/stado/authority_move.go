@@ -51,7 +51,7 @@ type mover struct {
 }
 
 func (a *app) takeAuthority(c *cobra.Command, f taking) error {
-	return asRefused(a.moving(c.Context(), f, func(m *mover, recorded *authority.Move) error {
+	return asRefused(a.attended(c.Context(), f, func(m *mover, recorded *authority.Move) error {
 		switch {
 		case m.store == nil: // this refuses, and leaves no trace
 			return m.begin(nil)
@@ -62,6 +62,21 @@ func (a *app) takeAuthority(c *cobra.Command, f taking) error {
 		}
 		return m.run(recorded)
 	}))
+}
+
+// attended is moving for a person, who is told what an interrupted command leaves behind.
+func (a *app) attended(ctx context.Context, f taking, work func(m *mover, recorded *authority.Move) error) error {
+	home := ""
+	err := a.moving(ctx, f, func(m *mover, recorded *authority.Move) error {
+		home = m.home
+		return work(m, recorded)
+	})
+	if errors.Is(err, context.Canceled) && home != "" {
+		if left := unfinished(home); left != "" {
+			return fmt.Errorf("%s: %s", sayInterrupted, left)
+		}
+	}
+	return err
 }
 
 // moving has work done on this host's move of the role, nil for none, while no other process does.
@@ -75,7 +90,8 @@ func (a *app) moving(ctx context.Context, f taking, work func(m *mover, recorded
 		if q.copied != nil {
 			return errors.New(sayNoName)
 		}
-		q.self = f.to // without a copy there is nothing that knows better
+		q.assumed = f.to
+		q.look()
 	}
 	m := mover{inquiry: q, taking: f, folder: durable.Folder{Path: filepath.Join(q.home, moveFolder), Fault: q.fault}}
 	if q.store == nil {
@@ -339,9 +355,23 @@ func (m *mover) relate(next authority.Move) error {
 	return nil
 }
 
-// again begins the next round, at a higher generation, after a pause in which another mover may come to its end.
+// again begins the next round, at a higher generation.
 func (m *mover) again(next authority.Move, out authority.Outcome) error {
+	if err := m.higher(next, out); err != nil {
+		return err
+	}
+	return m.begin(&m.move)
+}
+
+// higher records the move at its higher generation. When another mover is about, this one steps aside: it gives the claim back, and waits
+// while the other may come to its end.
+func (m *mover) higher(next authority.Move, out authority.Outcome) error {
 	if err := m.keep(next); err != nil {
+		return err
+	}
+	if !out.Meets {
+		m.tell("%s; asking for generation %d", out.Refusal.Sentence, next.Generation)
+		_, err := m.store.Reload()
 		return err
 	}
 	if err := m.giveBack(out.Release); err != nil {
@@ -354,10 +384,8 @@ func (m *mover) again(next authority.Move, out authority.Outcome) error {
 	case <-m.ctx.Done():
 		return m.ctx.Err()
 	}
-	if _, err := m.store.Reload(); err != nil {
-		return err
-	}
-	return m.begin(&m.move)
+	_, err := m.store.Reload()
+	return err
 }
 
 // bundle is the promoted registry with its history.

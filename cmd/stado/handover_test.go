@@ -60,14 +60,15 @@ func TestHandOver(t *testing.T) {
 	}
 	r := l.start("SSH_AUTH_SOCK=")
 	l.until("serving the third generation", func() bool { return r.serves(3) })
-	for flag, want := range map[string]string{
-		"--force": "--last-known-good cannot be combined with --force", "--allow-empty-fleet": "--last-known-good cannot be combined with --allow-empty-fleet",
-		"--if-generation=x": "--last-known-good cannot be combined with --if-generation",
-		"--json":            "the registry authority answers; a registry it would serve is pushed through it, without --last-known-good",
-	} {
-		if said := l.refuse(exitRefused, push(document, flag)...); !strings.Contains(said, want) {
+	for _, flag := range []string{"--force", "--allow-empty-fleet", "--if-generation=x", "--if-generation=", "--dry-run", "--sign", "--remote=origin", "--repository=."} {
+		name, _, _ := strings.Cut(flag, "=")
+		if said := l.refuse(exitUsage, push(document, flag)...); !strings.Contains(said, "--last-known-good cannot be combined with "+name+"\n") {
 			t.Errorf("%s: %s", flag, said)
 		}
+	}
+	answers := "the registry authority answers; a registry it would serve is pushed through it, without --last-known-good"
+	if said := l.refuse(exitRefused, push(document, "--json")...); !strings.Contains(said, answers) {
+		t.Errorf("an authority that answers: %s", said)
 	}
 
 	d.Freeze()

@@ -35,6 +35,7 @@ type inquiry struct {
 	copied    *fleet.Snapshot // the last-known-good copy; nil when there is none
 	copyError string          // why it cannot be read
 	self      fleet.HostName  // empty when it is not known
+	assumed   fleet.HostName  // what this host is called as long as there is neither a copy nor a setting to tell
 }
 
 // inquire begins an inquiry. flags go before agent.cue.
@@ -83,7 +84,9 @@ func (q *inquiry) look() {
 			q.copyError = blockers[0].Sentence
 		}
 	}
-	q.self = q.app.self(q.settings, q.copied)
+	if q.self = q.app.self(q.settings, q.copied); q.self == "" && q.copied == nil {
+		q.self = q.assumed
+	}
 }
 
 // authority reads the authority that the copy names, without a copy the repository that the agent is started with. This host does not answer

@@ -37,7 +37,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		// What cobra itself refuses (an unknown verb, a missing argument) is a mistake in the command line.
 		coded = &exitError{code: exitUsage, err: err}
 	}
-	if coded.err != nil {
+	switch {
+	case coded.err == nil:
+	case coded.err.Error() == context.Canceled.Error():
+		fmt.Fprintln(stderr, "stado: "+sayInterrupted)
+	default:
 		fmt.Fprintln(stderr, "stado: "+coded.err.Error())
 	}
 	if coded.code == exitUsage {
@@ -45,6 +49,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	return coded.code
 }
+
+// sayInterrupted is what is left to say of a command that a signal ended.
+const sayInterrupted = "interrupted"
 
 // Exit codes.
 const (

@@ -4,10 +4,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	random "math/rand/v2"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -107,7 +105,7 @@ type healer struct {
 }
 
 func (a *app) heal(c *cobra.Command, f healing) error {
-	return a.moving(c.Context(), f.taking, func(m *mover, recorded *authority.Move) error {
+	return a.attended(c.Context(), f.taking, func(m *mover, recorded *authority.Move) error {
 		switch {
 		case m.self == "":
 			return errors.New(sayNoName)
@@ -309,7 +307,7 @@ func (h *healer) claim() error {
 		case authority.Proceed:
 			return h.keep(settled)
 		case authority.Again:
-			if err := h.stepAside(settled, out); err != nil {
+			if err := h.again(settled, out); err != nil {
 				return err
 			}
 		case authority.Stop, authority.Rebase: // the second is of a move
@@ -318,22 +316,9 @@ func (h *healer) claim() error {
 	}
 }
 
-// stepAside begins the round of a higher generation, after a pause in which another mover may come to its end.
-func (h *healer) stepAside(next authority.Move, out authority.Outcome) error {
-	if err := h.keep(next); err != nil {
-		return err
-	}
-	if err := h.giveBack(out.Release); err != nil {
-		return err
-	}
-	pause := authority.Pause(h.refresh(), random.Float64())
-	h.tell("%s; asking for generation %d in %s", out.Refusal.Sentence, next.Generation, pause.Round(time.Millisecond))
-	select {
-	case <-time.After(pause):
-	case <-h.ctx.Done():
-		return h.ctx.Err()
-	}
-	if _, err := h.store.Reload(); err != nil {
+// again begins the round of a higher generation.
+func (h *healer) again(next authority.Move, out authority.Outcome) error {
+	if err := h.higher(next, out); err != nil {
 		return err
 	}
 	h.look()

@@ -58,7 +58,7 @@ it on its next refresh, without a restart, and asks the authority that it names 
 bundle's commits count, and a document needs --signature FILE: an SSH signature of PATH, byte for byte, made for stado-registry
 ('ssh-keygen -Y sign -n stado-registry -f KEY PATH' writes PATH.sig) with the key of a signer of the copy who has no scope. A document
 that was made from another one than the copy is refused when --base says from which, by its digest ('stado registry show'); after several
-changes in a row, --base names each.
+changes in a row, --base names each. The flags of a push into the store do not go with it.
 
 Exit status: 0 done, 1 refused (nothing is changed), 2 usage, 69 the remote does not answer, 75 the store holds another version; then
 the receipt says which.`,
@@ -73,6 +73,9 @@ the receipt says which.`,
 				return misused(err)
 			}
 			if f.copy {
+				if err := checkCopyFlags(c); err != nil {
+					return misused(err)
+				}
 				return a.handOver(c, f, args[0])
 			}
 			document, name, err := readDocument(c, args[0])
@@ -95,6 +98,16 @@ the receipt says which.`,
 	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "print the difference and change nothing")
 	c.Flags().BoolVar(&f.asJSON, "json", false, "print the receipt as JSON")
 	return c
+}
+
+// checkCopyFlags refuses what is of a push into the store: the copy has no versions, no commits of its own and nobody else who writes it.
+func checkCopyFlags(c *cobra.Command) error {
+	for _, flag := range []string{"if-generation", "force", "allow-empty-fleet", "dry-run", "sign", "remote", "repository"} {
+		if c.Flags().Changed(flag) {
+			return fmt.Errorf("--last-known-good cannot be combined with --%s", flag)
+		}
+	}
+	return nil
 }
 
 func checkBases(f pushing) error {

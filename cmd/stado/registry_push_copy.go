@@ -46,7 +46,7 @@ func (a *app) handOver(c *cobra.Command, f pushing, path string) (err error) {
 	}
 	var receipt authority.PushReceipt
 	for attempt := 1; ; attempt++ {
-		p := authority.Push{Path: path, IfGeneration: f.token != "", Force: f.force, AllowEmptyFleet: f.allowEmpty}
+		p := authority.Push{Path: path}
 		if err = h.judge(&p); err == nil {
 			receipt, err = h.decide(p)
 		}

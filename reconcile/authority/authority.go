@@ -108,7 +108,6 @@ const (
 	ReasonNoCopy       Reason = "no-copy"
 	ReasonNoAuthority  Reason = "no-authority" // the copy names none
 	ReasonNotAbove     Reason = "not-above"
-	ReasonFlags        Reason = "flags"
 	ReasonUnfinished   Reason = "unfinished" // another move stands
 	ReasonOvertaken    Reason = "overtaken"  // by a document of the same or a higher generation
 	ReasonWritten      Reason = "written"    // too late to abandon

@@ -67,12 +67,19 @@ type Ending string
 const (
 	Standing Ending = ""
 	Released Ending = "released" // given back by the mover
-	Lapsed   Ending = "lapsed"   // not used for [LapseIntervals], where no quorum is required
+	Lapsed   Ending = "lapsed"   // not used for [LapseAfter], where no quorum is required
 )
 
-// LapseIntervals is how many refresh intervals a promise lasts in a fleet that requires no quorum: without an end a dead mover would keep
-// ordinary changes away for ever. Where a majority is required a promise lasts until a higher claim.
-const LapseIntervals = 10
+// A promise lasts for ten refresh intervals, and however short those are for longer than a move takes: hosts that are silent make it wait in
+// its round of questions and again when it hands over, and what it hands over must still be promised to it.
+const (
+	lapseIntervals = 10
+	lapseLeast     = 20 * time.Minute
+)
+
+// LapseAfter is how long a promise lasts in a fleet that requires no quorum: without an end a dead mover would keep ordinary changes away
+// for ever. Where a majority is required a promise lasts until a higher claim.
+func LapseAfter(refresh time.Duration) time.Duration { return max(lapseIntervals*refresh, lapseLeast) }
 
 func (p *Promise) of(generation fleet.Generation, o Owner) bool {
 	return p != nil && p.Generation == generation && p.Mover == o.Mover && p.Nonce == o.Nonce
@@ -106,10 +113,13 @@ func (p *Promise) Release(c Claim) *Promise {
 	return &out
 }
 
-// Lapse is the promise after it stood for age, nil when there is nothing to change. Age is measured on a monotonic clock, from the grant
-// or from the start of the agent.
-func (p *Promise) Lapse(age, refresh time.Duration, quorum fleet.Quorum) *Promise {
-	if p == nil || quorum == fleet.QuorumMajority || age < LapseIntervals*refresh || p.Ended != Standing && p.Below == (Kept{}) {
+// Lapse is the promise after it stood for age on a host that holds a generation, nil when there is nothing to change: one that was used, by
+// whomever, keeps nothing away any more. Age is measured on a monotonic clock, from the grant or from the start of the agent.
+func (p *Promise) Lapse(held fleet.Generation, age, refresh time.Duration, quorum fleet.Quorum) *Promise {
+	switch {
+	case p == nil, quorum == fleet.QuorumMajority, age < LapseAfter(refresh):
+		return nil
+	case p.Generation <= held, p.Ended != Standing && p.Below == (Kept{}):
 		return nil
 	}
 	out := *p

@@ -172,24 +172,32 @@ func TestKeeps(t *testing.T) {
 
 func TestLapse(t *testing.T) {
 	one := &authority.Promise{Generation: 9, Mover: "m1", Nonce: "n1", Below: authority.Kept{Generation: 8, Mover: "m2"}}
-	const refresh = 30 * time.Second
-	if p := one.Lapse(10*refresh-1, refresh, fleet.QuorumNone); p != nil {
+	const refresh = 5 * time.Minute
+	if p := one.Lapse(3, 10*refresh-1, refresh, fleet.QuorumNone); p != nil {
 		t.Errorf("early: %+v", p)
 	}
-	if p := one.Lapse(time.Hour, refresh, fleet.QuorumMajority); p != nil {
+	if p := one.Lapse(3, authority.LapseAfter(time.Second)-1, time.Second, fleet.QuorumNone); p != nil || authority.LapseAfter(time.Second) < 10*time.Minute {
+		t.Errorf("while a move may still ask and hand over: %+v", p)
+	}
+	if p := one.Lapse(3, time.Hour, refresh, fleet.QuorumMajority); p != nil {
 		t.Errorf("where a majority is required: %+v", p)
 	}
-	p := one.Lapse(10*refresh, refresh, "")
+	for _, held := range []fleet.Generation{9, 10} {
+		if p := one.Lapse(held, time.Hour, refresh, ""); p != nil {
+			t.Errorf("it was used, since generation %d is held: %+v", held, p)
+		}
+	}
+	p := one.Lapse(8, 10*refresh, refresh, "")
 	if p == nil || p.Ended != authority.Lapsed || p.Below != (authority.Kept{}) || one.Ended != authority.Standing {
 		t.Fatalf("%+v from %+v", p, one)
 	}
 	if r := p.Keeps(8, authority.Owner{Mover: "old"}); r != nil {
 		t.Errorf("keeps away: %v", r)
 	}
-	if p := p.Lapse(time.Hour, refresh, ""); p != nil {
+	if p := p.Lapse(8, time.Hour, refresh, ""); p != nil {
 		t.Errorf("lapses again: %+v", p)
 	}
-	if p := (*authority.Promise)(nil).Lapse(time.Hour, refresh, ""); p != nil {
+	if p := (*authority.Promise)(nil).Lapse(8, time.Hour, refresh, ""); p != nil {
 		t.Errorf("of nothing: %+v", p)
 	}
 }

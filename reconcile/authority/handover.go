@@ -5,8 +5,6 @@ import "stado.internal/stado/fleet"
 // Push is `stado registry push PATH|- --last-known-good`: a registry handed to a host whose authority does not answer.
 type Push struct {
 	Path string // of the document; "-" is stdin
-	// IfGeneration, Force and AllowEmptyFleet say that the flag was given.
-	IfGeneration, Force, AllowEmptyFleet bool
 
 	Self      fleet.HostName
 	Copy      *fleet.Snapshot // the last-known-good copy; nil when there is none
@@ -21,9 +19,6 @@ type Push struct {
 // Decide says whether the document may be written into this host's copy; the fence and the judges are asked after it. What it refuses, it
 // refuses whoever pushes.
 func (p Push) Decide() (PushReceipt, error) {
-	if flag := p.clash(); flag != "" {
-		return PushReceipt{}, refuse(ReasonFlags, sayFlags(flag))
-	}
 	held := HeadOf(p.Copy)
 	cause, answers := p.Authority.Answers()
 	switch {
@@ -44,19 +39,6 @@ func (p Push) Decide() (PushReceipt, error) {
 		return PushReceipt{}, r
 	}
 	return PushReceipt{State: StateHandedOver, Generation: p.Offered, Unanswered: cause}, nil
-}
-
-// clash is a flag that cannot be combined with --last-known-good, empty for none.
-func (p Push) clash() string {
-	switch {
-	case p.IfGeneration:
-		return "--if-generation"
-	case p.Force:
-		return "--force"
-	case p.AllowEmptyFleet:
-		return "--allow-empty-fleet"
-	}
-	return ""
 }
 
 // Say is the line that a host prints when it took the document.

@@ -21,15 +21,6 @@ func TestPush(t *testing.T) {
 			p.Promised = &authority.Promise{Generation: 8, Mover: "new", Nonce: "n1"}
 		}, "", ""},
 		{
-			"--if-generation", func(p *authority.Push) { p.IfGeneration = true }, authority.ReasonFlags,
-			"--last-known-good cannot be combined with --if-generation",
-		},
-		{"--force", func(p *authority.Push) { p.Force = true }, authority.ReasonFlags, "--last-known-good cannot be combined with --force"},
-		{
-			"--allow-empty-fleet", func(p *authority.Push) { p.AllowEmptyFleet = true }, authority.ReasonFlags,
-			"--last-known-good cannot be combined with --allow-empty-fleet",
-		},
-		{
 			"the authority answers", func(p *authority.Push) { p.Authority = authority.Reading{} }, authority.ReasonAnswers,
 			"the registry authority answers; a registry it would serve is pushed through it, without --last-known-good",
 		},

@@ -320,7 +320,7 @@ func (h *host) lapse() bool {
 	if !h.up {
 		return false
 	}
-	p := h.promised.Lapse(time.Hour, time.Minute, h.world.rules.quorum)
+	p := h.promised.Lapse(h.snap().Generation(), time.Hour, time.Minute, h.world.rules.quorum)
 	if p == nil {
 		return false
 	}

@@ -70,7 +70,7 @@ type Situation struct {
 func Begin(s Situation) (Move, error) {
 	head := HeadOf(s.Copy)
 	cause, answers := s.Authority.Answers()
-	through := s.Self == hostAuthority(s.Copy)
+	through := s.Copy != nil && s.Self == hostAuthority(s.Copy)
 	switch {
 	case s.Self != s.To && !through:
 		return Move{}, refuse(ReasonWrongHost, sayWrongHost(s.Self, s.To))

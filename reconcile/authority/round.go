@@ -32,8 +32,8 @@ const (
 	// Rebase: a host holds a higher registry of the same history. It is fetched and judged, not adopted, and the document is built on it
 	// ([Move.Rebase]); then the same replies are settled again.
 	Rebase Course = "rebase"
-	// Again: another claim has the generation, or a document does. Claims are released, and after a pause ([Pause]) the move, at its new
-	// generation, begins its round anew.
+	// Again: another claim has the generation, or a document does. The move begins its round anew at its new generation. Where another mover
+	// is about, claims are released first, and a pause ([Pause]) lets it come to its end.
 	Again Course = "again"
 	// Stop: nothing may be done. Claims are released and the refusal is said.
 	Stop Course = "stop"
@@ -45,6 +45,7 @@ type Outcome struct {
 	From    fleet.HostName // of Rebase: who holds the registry
 	Head    Head           // of Rebase: what it is
 	Refusal *Refusal       // of Stop and Again: why
+	Meets   bool           // of Again: another mover
 	Release Claim          // of Stop and Again: what every host is asked to release, once; a host that cannot be reached keeps it
 }
 
@@ -121,7 +122,7 @@ func (m Move) Settle(replies map[fleet.HostName]Reply) (Move, Outcome) {
 	case m.Kind == KindMove && m.Fenced == m.To:
 		return m.stop(refuse(ReasonAlready, sayAlready(m.To)))
 	case m.Base.Generation >= m.Generation: // found by this round
-		return m.again(r, refuse(ReasonHolds, sayUsed(m)))
+		return m.again(r, refuse(ReasonHolds, sayUsed(m, r.highest.Host)))
 	}
 	if own := replies[m.Self].Answer; own == nil || !own.Granted {
 		return m.lacksOwn(r, own)
@@ -171,7 +172,8 @@ func (m Move) again(r round, why *Refusal) (Move, Outcome) {
 	case next == math.MaxUint64:
 		return m.stop(refuse(ReasonExhausted, sayExhausted))
 	}
-	out := Outcome{Course: Again, Refusal: why, Release: m.Claim()}
+	// A generation that a document has is nobody's any more, and the higher claim of the same nonce takes the place of this one.
+	out := Outcome{Course: Again, Refusal: why, Release: m.Claim(), Meets: why.Reason != ReasonHolds}
 	m.Generation, m.Tries, m.Granted = next+1, m.Tries+1, nil
 	return m, out
 }

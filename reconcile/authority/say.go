@@ -39,12 +39,20 @@ func sayAlready(to fleet.HostName) string {
 	return fmt.Sprintf("host %s is already the registry authority; nothing is to be moved", to)
 }
 
+// thisHost names the host that refuses. One that holds nothing may not know what the registry calls it.
+func thisHost(self fleet.HostName) string {
+	if self == "" {
+		return "this host"
+	}
+	return fmt.Sprintf("this host, %s,", self)
+}
+
 func sayIsAuthority(self fleet.HostName) string {
-	return fmt.Sprintf("this host, %s, is the registry authority; a registry is pushed to it without --last-known-good", self)
+	return fmt.Sprintf("%s is the registry authority; a registry is pushed to it without --last-known-good", thisHost(self))
 }
 
 func sayNoCopy(self fleet.HostName) string {
-	return fmt.Sprintf("this host, %s, keeps no last-known-good copy of the registry; run its agent until it has read one, or choose another host", self)
+	return fmt.Sprintf("%s keeps no last-known-good copy of the registry; run its agent until it has read one, or choose another host", thisHost(self))
 }
 
 func sayCopyUnreadable(copyError, cause string) string {
@@ -69,10 +77,6 @@ func sayTakeElsewhere(self, names fleet.HostName, generation fleet.Generation) s
 
 func sayTakeUnclaimed(self fleet.HostName, generation fleet.Generation) string {
 	return fmt.Sprintf("this host, %s, has not promised generation %d to the move that offers it; run stado placement move --authority --to-host %s on the registry authority", self, generation, self)
-}
-
-func sayFlags(flag string) string {
-	return "--last-known-good cannot be combined with " + flag
 }
 
 func sayUnfinished(m Move) string {
@@ -197,16 +201,16 @@ func sayNoOwn(m Move) string {
 }
 
 func sayOtherMover(a Answer) string {
-	return fmt.Sprintf("%s, and %s does not say what became of it; wait until the promise lapses after %d refresh intervals, or run stado placement move --authority --abandon on %s",
-		a.Sentence, a.Promised.Mover, LapseIntervals, a.Promised.Mover)
+	return fmt.Sprintf("%s, and %s does not say what became of it; wait until the promise lapses after %d refresh intervals and at least %s, or run stado placement move --authority --abandon on %s",
+		a.Sentence, a.Promised.Mover, lapseIntervals, lapseLeast, a.Promised.Mover)
 }
 
-func sayUsed(m Move) string {
-	return fmt.Sprintf("generation %d names %s already", m.Base.Generation, orNobody(m.Base.Authority))
+func sayUsed(m Move, holder fleet.HostName) string {
+	return fmt.Sprintf("host %s holds generation %d already, which names %s", holder, m.Base.Generation, orNobody(m.Base.Authority))
 }
 
 func sayTries(m Move, why *Refusal) string {
-	return fmt.Sprintf("%d generations were claimed in turn, the last one %d, and each was somebody else's: %s", m.Tries+1, m.Generation, why.Sentence)
+	return fmt.Sprintf("%d generations were claimed in turn, the last one %d, and none could be had: %s", m.Tries+1, m.Generation, why.Sentence)
 }
 
 // Histories.
