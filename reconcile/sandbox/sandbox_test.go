@@ -145,7 +145,7 @@ func TestLimitsNameWhatEndedTheWork(t *testing.T) {
 func TestDeadlineEndsTheWholeGroup(t *testing.T) {
 	t.Parallel()
 	var grandchild int
-	err := runner(t, sandbox.Limits{Wall: 2 * time.Second}).Run(t.Context(), "grandchild", request{}, nil, func(p sandbox.Progress) {
+	err := runner(t, sandbox.Limits{Wall: 8 * time.Second}).Run(t.Context(), "grandchild", request{}, nil, func(p sandbox.Progress) {
 		grandchild, _ = strconv.Atoi(p.File)
 	})
 	var got *sandbox.LimitError
