@@ -9,14 +9,15 @@ import (
 	"testing"
 
 	"stado.internal/stado/fleet"
+	"stado.internal/stado/porttest"
 )
 
 func TestAPI(t *testing.T) {
 	var stale atomic.Bool
 	g := newRig(t, func(o *Options) { o.Health = func() (fleet.Generation, bool) { return 7, stale.Load() } })
-	bind, api := freeAddress(t), freeAddress(t)
+	bind, api := porttest.Address(t), porttest.Address(t)
 	g.apply(registry{
-		generation: 7, api: api, adapters: []fleet.Adapter{adapterOf("web", bind), adapterOf("loop", freeAddress(t))},
+		generation: 7, api: api, adapters: []fleet.Adapter{adapterOf("web", bind), adapterOf("loop", porttest.Address(t))},
 		endpoints: map[fleet.ServiceName]string{"web": serve(t, named("web")), "db": "tcp://127.0.0.1:1", "loop": "http://" + api},
 	}.snapshot(), "a1")
 	tests := []struct {
@@ -81,7 +82,7 @@ func TestAPI(t *testing.T) {
 // Without routes a consumer learns that, and not which host this is.
 func TestAPIWithoutRoutes(t *testing.T) {
 	g := newRig(t, nil)
-	g.apply(registry{generation: 1, api: freeAddress(t)}.snapshot(), "z9")
+	g.apply(registry{generation: 1, api: porttest.Address(t)}.snapshot(), "z9")
 	answer := httptest.NewRecorder()
 	req := httptest.NewRequest(http.MethodGet, "/v1/resolve/service/web", http.NoBody)
 	req.Header.Set(consumerHeader, "shop")
@@ -118,7 +119,7 @@ func request(t *testing.T, client *http.Client, method, url, consumer string) (i
 // The API moves with its bind, and a taken address is reported and tried again.
 func TestAPIMoves(t *testing.T) {
 	g := newRig(t, nil)
-	first, second := freeAddress(t), freeAddress(t)
+	first, second := porttest.Address(t), porttest.Address(t)
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
 	for _, api := range []string{first, second, first} {

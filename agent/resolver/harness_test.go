@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -164,20 +163,6 @@ func (r registry) snapshot() *fleet.Snapshot {
 
 func adapterOf(service fleet.ServiceName, bind string) fleet.Adapter {
 	return fleet.Adapter{Service: service, Consumer: "shop", Bind: bind}
-}
-
-// freeAddress is an address that nothing listens on, below the ports that the kernel gives to outgoing connections.
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	for range 100 {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000)))
-		if err == nil {
-			defer l.Close()
-			return l.Addr().String()
-		}
-	}
-	t.Fatal("no free port")
-	return ""
 }
 
 // serve runs a service on loopback until the test is over and returns its URL.

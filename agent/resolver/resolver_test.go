@@ -8,20 +8,22 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"stado.internal/stado/agent/status"
 	"stado.internal/stado/fleet"
+	"stado.internal/stado/porttest"
 )
 
 func TestAdapters(t *testing.T) {
 	g := newRig(t, nil)
-	web := freeAddress(t)
+	web := porttest.Address(t)
 	socket := "unix://" + filepath.Join(t.TempDir(), "db.sock")
 	g.apply(registry{
-		generation: 1, api: freeAddress(t), adapters: []fleet.Adapter{adapterOf("web", web), adapterOf("db", socket)},
+		generation: 1, api: porttest.Address(t), adapters: []fleet.Adapter{adapterOf("web", web), adapterOf("db", socket)},
 		endpoints: map[fleet.ServiceName]string{"web": serve(t, named("web")), "db": serve(t, named("db"))},
 	}.snapshot(), "a1")
 	for address, want := range map[string]string{web: "web", socket: "db"} {
@@ -50,8 +52,8 @@ func TestApplyTouchesOnlyWhatChanged(t *testing.T) {
 		}
 	})
 	urls := map[fleet.ServiceName]string{"slow": slow, "a": serve(t, named("a")), "b": serve(t, named("b")), "c": serve(t, named("c"))}
-	kept, from, to, one, two := freeAddress(t), freeAddress(t), freeAddress(t), freeAddress(t), freeAddress(t)
-	api := freeAddress(t)
+	kept, from, to, one, two := porttest.Address(t), porttest.Address(t), porttest.Address(t), porttest.Address(t), porttest.Address(t)
+	api := porttest.Address(t)
 	first := registry{generation: 1, api: api, endpoints: urls, adapters: []fleet.Adapter{
 		adapterOf("slow", kept), adapterOf("c", from), adapterOf("a", one), adapterOf("b", two),
 	}}
@@ -107,7 +109,7 @@ func TestApplyTouchesOnlyWhatChanged(t *testing.T) {
 // New connections of a kept listener follow the new route at once.
 func TestRouteChangesUnderAKeptListener(t *testing.T) {
 	g := newRig(t, nil)
-	bind, api := freeAddress(t), freeAddress(t)
+	bind, api := porttest.Address(t), porttest.Address(t)
 	r := registry{generation: 1, api: api, adapters: []fleet.Adapter{adapterOf("web", bind)}, endpoints: map[fleet.ServiceName]string{"web": serve(t, named("old"))}}
 	g.apply(r.snapshot(), "a1")
 	before := dial(t, bind)
@@ -126,12 +128,12 @@ func TestRouteChangesUnderAKeptListener(t *testing.T) {
 
 func TestBindTakenThenFreed(t *testing.T) {
 	g := newRig(t, nil)
-	holder, err := net.Listen("tcp", "127.0.0.1:0")
+	holder, err := net.Listen("tcp", porttest.Address(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer holder.Close()
-	taken, free, api := holder.Addr().String(), freeAddress(t), freeAddress(t)
+	taken, free, api := holder.Addr().String(), porttest.Address(t), porttest.Address(t)
 	r := registry{
 		generation: 1, api: api, refresh: 1, adapters: []fleet.Adapter{adapterOf("web", taken), adapterOf("db", free)},
 		endpoints: map[fleet.ServiceName]string{"web": serve(t, named("web")), "db": serve(t, named("db"))},
@@ -162,8 +164,8 @@ func TestBindTakenThenFreed(t *testing.T) {
 
 func TestHostWithoutResolver(t *testing.T) {
 	g := newRig(t, nil)
-	bind := freeAddress(t)
-	r := registry{generation: 1, api: freeAddress(t), adapters: []fleet.Adapter{adapterOf("web", bind)}, endpoints: map[fleet.ServiceName]string{"web": serve(t, named("web"))}}
+	bind := porttest.Address(t)
+	r := registry{generation: 1, api: porttest.Address(t), adapters: []fleet.Adapter{adapterOf("web", bind)}, endpoints: map[fleet.ServiceName]string{"web": serve(t, named("web"))}}
 	g.apply(r.snapshot(), "a1")
 	running := dial(t, bind)
 	if got := ask(t, running); got != "web" {
@@ -185,7 +187,7 @@ func TestHostWithoutResolver(t *testing.T) {
 // The route back into the resolver is refused at once, and the resolver keeps serving.
 func TestHeldSelfLoop(t *testing.T) {
 	g := newRig(t, nil)
-	loop, fine, api := freeAddress(t), freeAddress(t), freeAddress(t)
+	loop, fine, api := porttest.Address(t), porttest.Address(t), porttest.Address(t)
 	_, port, _ := net.SplitHostPort(loop)
 	six := "[::1]:" + port
 	for name, url := range map[string]string{"address": "http://" + loop, "localhost": "http://localhost:" + port, "API": "http://" + api, "IPv6": "http://" + six} {
@@ -213,9 +215,9 @@ func TestHeldSelfLoop(t *testing.T) {
 // A request that nobody answers stands in the published list until its client leaves; then the next caller is relayed.
 func TestHeldAnswer(t *testing.T) {
 	g := newRig(t, nil)
-	bind := freeAddress(t)
+	bind := porttest.Address(t)
 	g.apply(registry{
-		generation: 1, api: freeAddress(t), refresh: 1, adapters: []fleet.Adapter{adapterOf("web", bind)},
+		generation: 1, api: porttest.Address(t), refresh: 1, adapters: []fleet.Adapter{adapterOf("web", bind)},
 		endpoints: map[fleet.ServiceName]string{"web": serve(t, silent)},
 	}.snapshot(), "a1")
 	held := dial(t, bind)
@@ -243,7 +245,7 @@ func TestHeldAnswer(t *testing.T) {
 // A reader of a line that announces a wait finds a list that holds it, for every wait.
 func TestListIsOnDiskBeforeTheLine(t *testing.T) {
 	g := newRig(t, nil)
-	bind := freeAddress(t)
+	bind := porttest.Address(t)
 	said := make(chan string, 1)
 	g.log.said = func(line string) {
 		if !strings.Contains(line, "request sent to ") {
@@ -258,7 +260,7 @@ func TestListIsOnDiskBeforeTheLine(t *testing.T) {
 		said <- fmt.Sprintf("%d on disk, and the line says %s", asking, line[strings.LastIndex(line, "; ")+2:])
 	}
 	g.apply(registry{
-		generation: 1, api: freeAddress(t), adapters: []fleet.Adapter{adapterOf("web", bind)},
+		generation: 1, api: porttest.Address(t), adapters: []fleet.Adapter{adapterOf("web", bind)},
 		endpoints: map[fleet.ServiceName]string{"web": serve(t, silent)},
 	}.snapshot(), "a1")
 	for n := 1; n <= 20; n++ {
@@ -276,34 +278,19 @@ func TestListIsOnDiskBeforeTheLine(t *testing.T) {
 	}
 }
 
-// At the end relays get the drain time, new connections none, and the list on disk ends empty.
+// At the end relays get the drain time and new connections none, and the list on disk ends empty.
 func TestShutdown(t *testing.T) {
-	g := newRig(t, func(o *Options) { o.Drain = 300 * time.Millisecond })
-	bind, api := freeAddress(t), freeAddress(t)
+	g := newRig(t, func(o *Options) { o.Drain = limit })
+	bind, api := porttest.Address(t), porttest.Address(t)
 	finish := make(chan struct{})
 	url := serve(t, func(c net.Conn) {
 		_, _ = io.ReadFull(c, make([]byte, 4))
-		select {
-		case <-finish:
-			_, _ = c.Write([]byte("done"))
-		case <-time.After(limit):
-		}
+		<-finish
+		_, _ = c.Write([]byte("done"))
 	})
-	hang := freeAddress(t)
-	g.apply(registry{
-		generation: 1, api: api, adapters: []fleet.Adapter{adapterOf("web", bind), adapterOf("hang", hang)},
-		endpoints: map[fleet.ServiceName]string{"web": url, "hang": serve(t, silent)},
-	}.snapshot(), "a1")
-	finishing, hanging := dial(t, bind), dial(t, hang)
-	for _, c := range []net.Conn{finishing, hanging} {
-		if _, err := io.WriteString(c, "ping"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	g.until("both wait", func() bool {
-		list := g.listed()
-		return len(list) == 2 && list[0].Phase == status.PhaseAnswer && list[1].Phase == status.PhaseAnswer
-	})
+	finishNow := sync.OnceFunc(func() { close(finish) })
+	t.Cleanup(finishNow)
+	finishing := g.waiting(bind, api, url)
 	ended := make(chan struct{})
 	go func() { defer close(ended); g.stop() }()
 	g.until("nobody is accepted", func() bool {
@@ -313,24 +300,53 @@ func TestShutdown(t *testing.T) {
 		}
 		return err != nil
 	})
-	close(finish)
+	finishNow()
 	if got, err := io.ReadAll(finishing); err != nil || string(got) != "done" {
 		t.Errorf("a relay that could finish read %q, %v", got, err)
 	}
 	_ = finishing.Close()
 	<-ended
-	if got, err := io.ReadAll(hanging); len(got) != 0 || !errors.Is(err, syscall.ECONNRESET) {
-		t.Errorf("a relay that was cut read %q, %v", got, err)
-	}
-	data, err := os.ReadFile(filepath.Join(g.folder, status.WaitingFile))
-	if err != nil || strings.TrimSpace(string(data)) != "[]" {
-		t.Errorf("the list ends as %s, %v", data, err)
-	}
-	if _, err := net.Dial("tcp", api); err == nil {
-		t.Error("the API still listens")
-	}
+	g.overAndEmpty(api)
 	g.resolver.Apply(registry{generation: 2, api: api}.snapshot(), "a1")
 	if _, err := net.Dial("tcp", api); err == nil {
 		t.Error("a snapshot after the end binds")
+	}
+}
+
+// A relay that outlasts the drain time is cut.
+func TestShutdownCuts(t *testing.T) {
+	g := newRig(t, func(o *Options) { o.Drain = 100 * time.Millisecond })
+	bind, api := porttest.Address(t), porttest.Address(t)
+	hanging := g.waiting(bind, api, serve(t, silent))
+	g.stop()
+	if got, err := io.ReadAll(hanging); len(got) != 0 || !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("it read %q, %v", got, err)
+	}
+	g.overAndEmpty(api)
+}
+
+// waiting is a client of the service at url that waits for an answer, which the published list says.
+func (g *rig) waiting(bind, api, url string) net.Conn {
+	g.t.Helper()
+	g.apply(registry{
+		generation: 1, api: api, adapters: []fleet.Adapter{adapterOf("web", bind)}, endpoints: map[fleet.ServiceName]string{"web": url},
+	}.snapshot(), "a1")
+	c := dial(g.t, bind)
+	if _, err := io.WriteString(c, "ping"); err != nil {
+		g.t.Fatal(err)
+	}
+	g.until("it waits", func() bool { list := g.listed(); return len(list) == 1 && list[0].Phase == status.PhaseAnswer })
+	return c
+}
+
+// overAndEmpty looks at what a resolver that has ended leaves behind.
+func (g *rig) overAndEmpty(api string) {
+	g.t.Helper()
+	data, err := os.ReadFile(filepath.Join(g.folder, status.WaitingFile))
+	if err != nil || strings.TrimSpace(string(data)) != "[]" {
+		g.t.Errorf("the list ends as %s, %v", data, err)
+	}
+	if _, err := net.Dial("tcp", api); err == nil {
+		g.t.Error("the API still listens")
 	}
 }

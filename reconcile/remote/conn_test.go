@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"stado.internal/stado/fleet"
+	"stado.internal/stado/porttest"
 	"stado.internal/stado/reconcile/remote"
 	"stado.internal/stado/reconcile/remote/remotetest"
 )
@@ -39,13 +40,8 @@ func TestCommands(t *testing.T) {
 func TestPathsInOrder(t *testing.T) {
 	t.Parallel()
 	s := remotetest.Listen(t, remotetest.Config{})
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = l.Close()
 	o := options(s.Host)
-	closed := fleet.Destination("ops@[127.0.0.1]:" + portOf(l.Addr()))
+	closed := fleet.Destination("ops@[127.0.0.1]:" + strconv.Itoa(porttest.Keep(t)))
 	o.KnownHosts = append(o.KnownHosts, o.KnownHosts[0])
 	o.Paths = remote.Paths(fleet.Host{SSH: closed, SSHFallbacks: []fleet.SSHFallback{{Name: "lan", Destination: s.Destination}}})
 	c, err := remote.Dial(t.Context(), o)
@@ -65,11 +61,6 @@ func TestPathsInOrder(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "the registry gives alpha no SSH destination") {
 		t.Errorf("without a path: %v", err)
 	}
-}
-
-func portOf(a net.Addr) string {
-	_, port, _ := net.SplitHostPort(a.String())
-	return port
 }
 
 // The caller's end closes a connection wherever it stands.

@@ -47,8 +47,8 @@ func silences() []silence {
 	}
 }
 
-// converse goes as far as a reader of git goes.
-func converse(ctx context.Context, o remote.Options, d time.Duration) error {
+// converse goes as far as a reader of git goes; what follows the advertisement has a deadline of its own.
+func converse(ctx context.Context, o remote.Options, advertisement, pack time.Duration) error {
 	c, err := remote.Dial(ctx, o)
 	if err != nil {
 		return err
@@ -58,10 +58,10 @@ func converse(ctx context.Context, o remote.Options, d time.Duration) error {
 	if err != nil {
 		return err
 	}
-	if err := s.Within(ctx, phaseAdvertisement, d, func() error { _, err := io.ReadFull(s, make([]byte, 11)); return err }); err != nil {
+	if err := s.Within(ctx, phaseAdvertisement, advertisement, func() error { _, err := io.ReadFull(s, make([]byte, 11)); return err }); err != nil {
 		return err
 	}
-	return s.Within(ctx, phasePack, d, func() error { _, err := io.ReadAll(s); return err })
+	return s.Within(ctx, phasePack, pack, func() error { _, err := io.ReadAll(s); return err })
 }
 
 func deadlines(d time.Duration) remote.Deadlines {
@@ -82,7 +82,7 @@ func TestSilentServersInMemory(t *testing.T) {
 				o.Deadlines = deadlines(deadline)
 				for range 100 {
 					began := time.Now()
-					err := converse(t.Context(), o, deadline)
+					err := converse(t.Context(), o, deadline, deadline)
 					expect(t, err, tc.phase, remote.KindTimeout, tc.late+"10s")
 					if took := time.Since(began); took != deadline {
 						t.Fatalf("it took %v", took)
@@ -103,7 +103,7 @@ func TestServersThatHangUp(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := remotetest.Memory(t, remotetest.Config{})
 			s.Behave(remotetest.Behavior{Stop: tc.stage, Cut: true})
-			e := expect(t, converse(t.Context(), options(s.Host), time.Minute), tc.phase, remote.KindUnreachable, tc.cut)
+			e := expect(t, converse(t.Context(), options(s.Host), time.Minute, time.Minute), tc.phase, remote.KindUnreachable, tc.cut)
 			if e.Stalled() {
 				t.Errorf("%s: stalled", tc.name)
 			}
@@ -120,16 +120,18 @@ func TestSilentServers(t *testing.T) { // not parallel: it counts descriptors
 			s := remotetest.Listen(t, remotetest.Config{})
 			s.Behave(remotetest.Behavior{Stop: tc.stage, Command: tc.command})
 			o := options(s.Host)
+			advertisement, pack := time.Minute, time.Minute
 			o.Deadlines = patient() // only the silent phase is short: a busy machine needs time for the others
 			for p, d := range map[remote.Phase]*time.Duration{
 				remote.PhaseHandshake: &o.Deadlines.Handshake, remote.PhaseAuthentication: &o.Deadlines.Authentication, remote.PhaseExec: &o.Deadlines.Exec,
+				phaseAdvertisement: &advertisement, phasePack: &pack,
 			} {
 				if p == tc.phase {
 					*d = deadline
 				}
 			}
 			began := time.Now()
-			expect(t, converse(t.Context(), o, 2*time.Second), tc.phase, remote.KindTimeout, tc.late)
+			expect(t, converse(t.Context(), o, advertisement, pack), tc.phase, remote.KindTimeout, tc.late)
 			if took := time.Since(began); took > 30*time.Second {
 				t.Errorf("it took %v", took)
 			}
@@ -154,7 +156,7 @@ func TestFrozenOpenSSH(t *testing.T) {
 	t.Parallel()
 	d := remotetest.SSHD(t, remotetest.Config{})
 	o := options(d.Host)
-	o.Deadlines.Exec = 2 * time.Second
+	o.Deadlines.Exec = 10 * time.Second // of which a busy machine may need some to start a command
 	c := remote.NewClient(o)
 	defer c.Close()
 	if out, _ := run(t, c.Exec, "echo one", ""); out != "one\n" {
@@ -162,7 +164,7 @@ func TestFrozenOpenSSH(t *testing.T) {
 	}
 	d.Freeze()
 	_, err := c.Exec(t.Context(), "echo two")
-	expect(t, err, remote.PhaseExec, remote.KindTimeout, "no answer within 2s")
+	expect(t, err, remote.PhaseExec, remote.KindTimeout, "no answer within 10s")
 	short := o
 	short.Deadlines.Handshake = 500 * time.Millisecond
 	refusal(t, short, remote.PhaseHandshake, remote.KindTimeout, "sent no SSH greeting within 500ms")

@@ -45,7 +45,7 @@ func TestBombs(t *testing.T) {
 			held := r.commit("1", registry(1))
 			r.commit("bomb", map[string]string{"services/bomb.cue": "package fleet\n\n" + text})
 			g := poller(t, r.dir)
-			g.opts.Runner.Limits = sandbox.Limits{Data: 192 << 20, CPU: 2 * time.Second, Wall: 30 * time.Second}
+			g.opts.Runner.Limits = sandbox.Limits{Data: 192 << 20, CPU: 2 * time.Second, Wall: 10 * time.Minute}
 			before := ownMemory(t)
 			o := poll(t, g, held)
 			if len(o.Steps) != 1 || o.Steps[0].Document != nil || !o.Steps[0].Findings.Refuses() || o.Steps[0].Subject != "bomb" {

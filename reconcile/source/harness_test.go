@@ -115,7 +115,8 @@ registry: service_directory: services: wiki: {
 
 func runner(t testing.TB) sandbox.Runner {
 	t.Helper()
-	return sandbox.Runner{Command: []string{sandboxtest.Build(t, "./testdata/child")}}
+	// A busy machine may take its time.
+	return sandbox.Runner{Command: []string{sandboxtest.Build(t, "./testdata/child")}, Limits: sandbox.Limits{Wall: 10 * time.Minute}}
 }
 
 func poller(t testing.TB, address string) *Git {

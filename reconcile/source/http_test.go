@@ -17,6 +17,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"stado.internal/stado/porttest"
 )
 
 // backend serves a repository with git's own HTTP server.
@@ -268,13 +270,7 @@ func silentListener(t *testing.T) string {
 
 func TestNobodyListens(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := "https://" + l.Addr().String() + "/r.git"
-	_ = l.Close()
-	_, err = poller(t, address).Poll(t.Context(), Anchor{})
+	_, err := poller(t, "https://"+porttest.Address(t)+"/r.git").Poll(t.Context(), Anchor{})
 	if kindOf(err) != KindUnreachable || !strings.Contains(err.Error(), ": connect: ") || !strings.Contains(err.Error(), "connection refused") {
 		t.Errorf("error is %v", err)
 	}

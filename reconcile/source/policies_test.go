@@ -104,7 +104,7 @@ func TestPolicyBombs(t *testing.T) { // not parallel: it measures this process
 	r.commit("1", registry(1))
 	held := r.commit("trap", map[string]string{"policies/trap.cue": trap})
 	r.commit("2", with(generation(2), "policies/zbomb.cue", "package policies\n\n"+bomb))
-	limits := sandbox.Limits{Data: 192 << 20, CPU: time.Second, Wall: 30 * time.Second}
+	limits := sandbox.Limits{Data: 192 << 20, CPU: time.Second, Wall: 10 * time.Minute}
 	g := poller(t, r.dir)
 	g.opts.Runner.Limits = limits
 	whole := poll(t, g, "")

@@ -21,6 +21,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"stado.internal/stado/porttest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -254,7 +256,7 @@ func TestSecret(t *testing.T) {
 // TestRun listens on a real socket: an address that is taken is a problem that goes by itself, connections are bounded, other paths and
 // methods are nobody's, and nothing is left at the end.
 func TestRun(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	taken, err := net.Listen("tcp", porttest.Address(t))
 	if err != nil {
 		t.Fatal(err)
 	}

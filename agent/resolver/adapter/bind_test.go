@@ -7,11 +7,13 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"syscall"
 	"testing"
 
 	"stado.internal/stado/fleet"
+	"stado.internal/stado/porttest"
 )
 
 func TestBindUnix(t *testing.T) {
@@ -147,7 +149,7 @@ func TestBindKeepsToItsFamily(t *testing.T) {
 		"0.0.0.0": {true, false}, "127.0.0.1": {true, false}, "::": {false, true}, "::1": {false, true},
 	} {
 		t.Run(raw, func(t *testing.T) {
-			port := freePort(t)
+			port := strconv.Itoa(porttest.Keep(t))
 			bind, err := fleet.ParseBind(net.JoinHostPort(raw, port))
 			if err != nil {
 				t.Fatal(err)
@@ -169,7 +171,7 @@ func TestBindKeepsToItsFamily(t *testing.T) {
 		})
 	}
 	// Both families can be had side by side.
-	port := freePort(t)
+	port := strconv.Itoa(porttest.Keep(t))
 	for _, raw := range []string{"0.0.0.0", "::"} {
 		bind, err := fleet.ParseBind(net.JoinHostPort(raw, port))
 		if err != nil {
@@ -181,21 +183,6 @@ func TestBindKeepsToItsFamily(t *testing.T) {
 		}
 		defer l.Close()
 	}
-}
-
-// freePort is a port that nothing listens on, in either family.
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "[::]:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
 }
 
 func TestParseMode(t *testing.T) {

@@ -30,11 +30,27 @@ func TestMain(m *testing.M) {
 
 const limit = 20 * time.Second
 
-// clock is real time plus what a test adds.
-type clock struct{ ahead atomic.Int64 }
+// clock is real time, until it is stopped, plus what a test adds.
+type clock struct {
+	ahead   atomic.Int64
+	stopped atomic.Pointer[time.Time]
+}
 
-func (c *clock) now() time.Time          { return time.Now().Add(time.Duration(c.ahead.Load())) }
+func (c *clock) now() time.Time {
+	now := time.Now()
+	if stopped := c.stopped.Load(); stopped != nil {
+		now = *stopped
+	}
+	return now.Add(time.Duration(c.ahead.Load()))
+}
+
 func (c *clock) advance(d time.Duration) { c.ahead.Add(int64(d)) }
+
+// stop is for tests of exact times: a busy machine takes its own between two steps.
+func (c *clock) stop() {
+	now := time.Now()
+	c.stopped.Store(&now)
+}
 
 // logbook keeps the lines of a log.
 type logbook struct {

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -182,10 +181,16 @@ func TestHalfClosedThenClosed(t *testing.T) {
 			send(t, c, "ping")
 			g.until("the wait stands", func() bool { return g.asking() == 1 })
 			_ = c.(interface{ CloseWrite() error }).CloseWrite()
-			g.until("the relay is watched", func() bool {
+			g.until("the relay knows that the client half-closed, and watches it", func() bool {
 				g.relays.watchMu.Lock()
 				defer g.relays.watchMu.Unlock()
-				return len(g.relays.watched) == 1
+				if len(g.relays.watched) != 1 {
+					return false
+				}
+				m := g.relays.watched[0]
+				m.mu.Lock()
+				defer m.mu.Unlock()
+				return m.clientEOF
 			})
 			if g.waits() != 1 {
 				t.Fatal("a half-closed client lost its place")
@@ -257,39 +262,6 @@ func TestServiceClosesBeforeAnAnswer(t *testing.T) {
 	}
 }
 
-// A dial that does not answer stands in the list as phase open, until its client leaves.
-func TestOpeningIsAbandoned(t *testing.T) {
-	g := newRig(t, rigOptions{unserved: true}, nil)
-	shrinkQueue(t, g.service)
-	stands := func() bool {
-		list := g.relays.Waits()
-		return len(list) > 0 && time.Since(list[0].Since) > sweep
-	}
-	var filling []net.Conn // relays that fill the service's queue
-	for !stands() {
-		c := g.dial()
-		filling = append(filling, c)
-		g.until("the relay is through or stands", func() bool {
-			return g.relays.Stats().Relays == int64(len(filling)) && g.openings() == 0 || stands()
-		})
-	}
-	w := g.relays.Waits()[0]
-	if w.Phase != status.PhaseOpen {
-		t.Fatalf("%+v", w)
-	}
-	for _, c := range filling {
-		if c.LocalAddr().String() == w.Client {
-			_ = c.Close()
-		} else {
-			defer c.Close()
-		}
-	}
-	g.until("the place is given back", func() bool { return g.waits() == 0 })
-	g.until("the abandoned sentence", func() bool {
-		return g.log.has("abandoned by its client before an answer; the channel is closed; 0 open(s) still waiting")
-	})
-}
-
 // openings counts the relays that have not reached their service yet.
 func (g *rig) openings() (n int) {
 	g.relays.mu.Lock()
@@ -302,18 +274,6 @@ func (g *rig) openings() (n int) {
 		m.mu.Unlock()
 	}
 	return n
-}
-
-// shrinkQueue leaves a listener room for one connection that nobody accepts.
-func shrinkQueue(t *testing.T, l net.Listener) {
-	t.Helper()
-	raw, err := l.(syscall.Conn).SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if cerr := raw.Control(func(fd uintptr) { err = syscall.Listen(int(fd), 0) }); cerr != nil || err != nil {
-		t.Fatal(cerr, err)
-	}
 }
 
 // Without a byte from the client there is no answer to wait for.

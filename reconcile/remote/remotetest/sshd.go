@@ -17,6 +17,8 @@ import (
 	"testing"
 
 	"golang.org/x/crypto/ssh/agent"
+
+	"stado.internal/stado/porttest"
 )
 
 // Daemon is a real OpenSSH server, run as the current user on a port of the loopback interface, or in a network of its own.
@@ -49,24 +51,16 @@ func SSHD(t testing.TB, c Config) *Daemon {
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := cmp.Or(c.Address, "127.0.0.1")
-	for range 5 { // a free port may be gone before the server has it
-		port := ownPort
-		if len(c.Within) == 0 {
-			port = freePort(t, address)
-		}
-		d := &Daemon{Host: newHost(t, c, me.Username, address, port)}
-		d.config = d.configure(t, c)
-		// With -r a connection is a fork: it does not start the program again, which is a good part of what a connection costs.
-		d.argv = append(slices.Clone(c.Within), program, "-D", "-r", "-e", "-f", d.config)
-		said, ok := d.start(t)
-		if ok {
-			return d
-		}
-		t.Logf("sshd did not start: %s", said)
+	port := ownPort
+	if len(c.Within) == 0 {
+		port = porttest.Keep(t) // also while the server is killed
 	}
-	t.Fatalf("%s does not start (install openssh-server)", program)
-	return nil
+	d := &Daemon{Host: newHost(t, c, me.Username, cmp.Or(c.Address, "127.0.0.1"), port)}
+	d.config = d.configure(t, c)
+	// With -r a connection is a fork: it does not start the program again, which is a good part of what a connection costs.
+	d.argv = append(slices.Clone(c.Within), program, "-D", "-r", "-e", "-f", d.config)
+	d.start(t)
+	return d
 }
 
 // gitSettings are git's settings in the environment of this process, which hold for sessions as well.
@@ -74,16 +68,6 @@ func gitSettings() []string {
 	return slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return !strings.HasPrefix(v, "GIT_CONFIG_COUNT=") && !strings.HasPrefix(v, "GIT_CONFIG_KEY_") && !strings.HasPrefix(v, "GIT_CONFIG_VALUE_")
 	})
-}
-
-func freePort(t testing.TB, address string) int {
-	t.Helper()
-	l, err := net.Listen("tcp", address+":0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port
 }
 
 func (d *Daemon) configure(t testing.TB, c Config) string {
@@ -115,8 +99,8 @@ func (d *Daemon) configure(t testing.TB, c Config) string {
 	return file("sshd_config")
 }
 
-// start waits until the server listens, or has ended and said why.
-func (d *Daemon) start(t testing.TB) (said string, ok bool) {
+// start waits until the server listens.
+func (d *Daemon) start(t testing.TB) {
 	t.Helper()
 	cmd := exec.Command(d.argv[0], d.argv[1:]...)
 	d.cmd = cmd
@@ -143,26 +127,28 @@ func (d *Daemon) start(t testing.TB) (said string, ok bool) {
 				reading.Wait()
 				_ = cmd.Wait() // it was killed
 			})
-			return "", true
+			return
 		}
 	}
 	_ = cmd.Wait() // what it said is the better reason
-	return all.String(), false
+	t.Fatalf("%s does not start (install openssh-server): %s", program, all.String())
 }
 
-// Kill ends the server and every session of it.
+// Kill ends the server and every session of it: when it returns, nothing of them listens or speaks any more.
 func (d *Daemon) Kill() {
-	for _, pid := range d.tree() {
+	all := d.tree()
+	for _, pid := range all {
 		_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended by itself
+	}
+	for _, pid := range all {
+		await(pid, "ZX")
 	}
 }
 
 // Restart starts a server that was killed again, under its address and with its keys.
 func (d *Daemon) Restart(t testing.TB) {
 	t.Helper()
-	if said, ok := d.start(t); !ok {
-		t.Fatalf("sshd does not start again: %s", said)
-	}
+	d.start(t)
 }
 
 // Freeze stops the server and every session of it in their tracks: connections are still taken, by the kernel.
@@ -181,12 +167,17 @@ func (d *Daemon) tree() []int {
 	all := []int{d.cmd.Process.Pid}
 	for i := 0; i < len(all); i++ {
 		_ = syscall.Kill(all[i], syscall.SIGSTOP) // it may have ended by itself
-		for stat := status(all[i]); len(stat) > 0 && !strings.Contains("TZX", stat[0]); stat = status(all[i]) {
-			runtime.Gosched()
-		}
+		await(all[i], "TZX")
 		all = append(all, children(all[i])...)
 	}
 	return all
+}
+
+// await waits until a process is in one of the states, or is no more: a signal is only a wish until the process has run once more.
+func await(pid int, states string) {
+	for stat := status(pid); len(stat) > 0 && !strings.Contains(states, stat[0]); stat = status(pid) {
+		runtime.Gosched()
+	}
 }
 
 // status reads what the kernel says of a process behind its name: its state, its parent and more; nothing once it has ended.
