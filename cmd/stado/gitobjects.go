@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/hex"
@@ -10,9 +9,10 @@ import (
 	"io"
 	"os/exec"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
+
+	"stado.internal/stado/reconcile/catfile"
 )
 
 // gitObjects reads objects of a repository through one git process, since starting one for each object costs far more than reading it. One
@@ -21,7 +21,7 @@ type gitObjects struct {
 	dir string
 	cmd *exec.Cmd
 	in  io.WriteCloser
-	out *bufio.Reader
+	out *catfile.Reader
 	// words is what git says of itself; complete once the process has been waited for.
 	words *bytes.Buffer
 }
@@ -53,7 +53,7 @@ func (g gitRepository) objects(ctx context.Context) (*gitObjects, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("cannot run git cat-file in %s: %w", g.dir, err)
 	}
-	return &gitObjects{dir: g.dir, cmd: cmd, in: in, out: bufio.NewReader(out), words: words}, nil
+	return &gitObjects{dir: g.dir, cmd: cmd, in: in, out: catfile.NewReader(out), words: words}, nil
 }
 
 // close ends the process, and may be called again. How it ended says nothing: whatever it answered was whole.
@@ -84,25 +84,15 @@ func (o *gitObjects) ask(name string) (gitObject, error) {
 	if _, err := io.WriteString(o.in, name+"\n"); err != nil {
 		return gitObject{}, err
 	}
-	head, err := o.out.ReadString('\n')
-	if err != nil {
-		return gitObject{}, err
-	}
-	words := strings.Fields(head)
-	if strings.HasSuffix(head, " missing\n") || len(words) != 3 {
-		return gitObject{}, errNoObject
-	}
-	size, err := strconv.Atoi(words[2])
+	h, data, err := o.out.Object(maxObject)
+	answer, isAnswer := errors.AsType[*catfile.AnswerError](err)
 	switch {
-	case err != nil || size < 0:
-		return gitObject{}, fmt.Errorf("git cat-file says %q", head)
-	case size > maxObject:
-		_, err := o.out.Discard(size + 1)
-		return gitObject{}, errors.Join(fmt.Errorf("it has %d bytes, and at most %d are read", size, maxObject), err)
+	case isAnswer && answer.Missing:
+		return gitObject{}, errNoObject
+	case errors.Is(err, catfile.ErrLarge):
+		return gitObject{}, fmt.Errorf("it has %d bytes, and at most %d are read", h.Size, maxObject)
 	}
-	data := make([]byte, size+1) // a line break follows
-	_, err = io.ReadFull(o.out, data)
-	return gitObject{id: words[0], kind: words[1], data: data[:size]}, err
+	return gitObject{id: h.ID, kind: h.Kind, data: data}, err
 }
 
 // blob is a file of a commit.

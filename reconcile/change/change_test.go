@@ -1,7 +1,6 @@
 package change
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -407,17 +406,6 @@ func TestCancelled(t *testing.T) {
 	cancel()
 	if _, err := Apply(ctx, Options{Dir: r.dir, Evaluator: evaluator(t)}, zone("a1", "z")); !errors.Is(err, context.Canceled) {
 		t.Error(err)
-	}
-}
-
-func TestNextBlob(t *testing.T) {
-	for in, ok := range map[string]bool{
-		"id blob 3\nabc\nrest": true, "id missing\n": false, "id blob 9\nabc\n": false, "": false, "id blob -1\n\n": false, "id blob x\n\n": false,
-	} {
-		data, rest, err := nextBlob([]byte(in))
-		if (err == nil) != ok || ok && (!bytes.Equal(data, []byte("abc")) || string(rest) != "rest") {
-			t.Errorf("%q: %q %q %v", in, data, rest, err)
-		}
 	}
 }
 

@@ -6,8 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"strconv"
 	"strings"
+
+	"stado.internal/stado/reconcile/catfile"
 )
 
 // repository is a person's registry repository, bare or with a work tree.
@@ -118,33 +119,20 @@ func (r *repository) files(ctx context.Context, commit string) (map[string][]byt
 			wanted.WriteString(words[2] + "\n")
 		}
 	}
-	blobs, err := r.run(ctx, wanted.Bytes(), "cat-file", "--batch")
+	blobs, err := r.run(ctx, wanted.Bytes(), "cat-file", "--batch", "--buffer")
 	if err != nil {
 		return nil, err
 	}
+	answers := catfile.NewReader(bytes.NewReader(blobs))
 	out := make(map[string][]byte, len(names))
 	for _, name := range names {
-		data, rest, err := nextBlob(blobs)
+		_, data, err := answers.Object(int64(len(blobs)))
 		if err != nil {
 			return nil, fmt.Errorf("cannot read %s at commit %.12s: %w", name, commit, err)
 		}
-		out[name], blobs = data, rest
+		out[name] = data
 	}
 	return out, nil
-}
-
-// nextBlob takes one answer off the output of git cat-file --batch: `ID blob SIZE`, a newline, the bytes, a newline.
-func nextBlob(out []byte) (data, rest []byte, err error) {
-	head, body, ok := bytes.Cut(out, []byte("\n"))
-	words := bytes.Fields(head)
-	if !ok || len(words) != 3 {
-		return nil, nil, fmt.Errorf("git cat-file says %q", head)
-	}
-	size, err := strconv.Atoi(string(words[2]))
-	if err != nil || size < 0 || size+1 > len(body) {
-		return nil, nil, fmt.Errorf("git cat-file says %q", head)
-	}
-	return body[:size:size], body[size+1:], nil
 }
 
 // hidden reports whether a file or a directory above it starts with a dot: no part of a registry.

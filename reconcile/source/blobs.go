@@ -1,28 +1,29 @@
 package source
 
 import (
-	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
+
+	"stado.internal/stado/reconcile/catfile"
 )
 
 // sizes asks git for the sizes of blobs, by their headers; the answer is in the order of the question.
 func (r Repository) sizes(ctx context.Context, hashes []string) ([]int64, error) {
 	out := make([]int64, 0, len(hashes))
 	err := r.stream(ctx, question(hashes), func(stdout io.Reader) error {
-		answers := bufio.NewReader(stdout)
+		answers := catfile.NewReader(stdout)
 		for _, hash := range hashes {
-			size, err := blobHeader(answers, hash)
-			if err != nil {
+			h, err := answers.Header()
+			if err = blobError(hash, h, err); err != nil {
 				return err
 			}
-			out = append(out, size)
+			out = append(out, h.Size)
 		}
 		return nil
-	}, "cat-file", "--batch-check")
+	}, "cat-file", "--batch-check", "--buffer")
 	return out, err
 }
 
@@ -30,42 +31,37 @@ func (r Repository) sizes(ctx context.Context, hashes []string) ([]int64, error)
 // question.
 func (r Repository) blobs(ctx context.Context, hashes []string, each func(i int, data []byte)) error {
 	return r.stream(ctx, question(hashes), func(stdout io.Reader) error {
-		answers := bufio.NewReader(stdout)
+		answers := catfile.NewReader(stdout)
 		for i, hash := range hashes {
-			size, err := blobHeader(answers, hash)
-			if err != nil {
+			h, data, err := answers.Object(maxFile)
+			if err = blobError(hash, h, err); err != nil {
 				return err
-			}
-			if size > maxFile {
-				return fmt.Errorf("object %s is larger than its header said", hash)
-			}
-			data := make([]byte, size)
-			if _, err := io.ReadFull(answers, data); err != nil {
-				return fmt.Errorf("object %s is cut: %w", hash, err)
-			}
-			if _, err := answers.Discard(1); err != nil { // the line end behind it
-				return fmt.Errorf("object %s is cut: %w", hash, err)
 			}
 			each(i, data)
 		}
 		return nil
-	}, "cat-file", "--batch")
+	}, "cat-file", "--batch", "--buffer")
 }
 
 func question(hashes []string) io.Reader { return strings.NewReader(strings.Join(hashes, "\n") + "\n") }
 
-// blobHeader reads `HASH blob SIZE`.
-func blobHeader(r *bufio.Reader, hash string) (int64, error) {
-	text, err := r.ReadString('\n')
-	if err != nil {
-		return 0, fmt.Errorf("git says nothing of object %s: %w", hash, err)
+// blobError says what is wrong with the answer to a question for a blob; nil when nothing is.
+func blobError(hash string, h catfile.Header, err error) error {
+	if err == nil && h.ID == hash && h.Kind == "blob" {
+		return nil
 	}
-	words := strings.Fields(text)
-	if len(words) == 2 && words[1] == "missing" {
-		return 0, fmt.Errorf("object %s is missing from the repository", hash)
+	answer, isAnswer := errors.AsType[*catfile.AnswerError](err)
+	switch {
+	case isAnswer && answer.Missing:
+		return fmt.Errorf("object %s is missing from the repository", hash)
+	case isAnswer:
+		return fmt.Errorf("object %s is no blob: git says %s", hash, printable(answer.Line))
+	case h == (catfile.Header{}):
+		return fmt.Errorf("git says nothing of object %s: %w", hash, err)
+	case h.ID != hash || h.Kind != "blob":
+		return fmt.Errorf("object %s is no blob: git says %s", hash, printable(h.String()))
+	case errors.Is(err, catfile.ErrLarge):
+		return fmt.Errorf("object %s is larger than its header said", hash)
 	}
-	if len(words) != 3 || words[0] != hash || words[1] != "blob" {
-		return 0, fmt.Errorf("object %s is no blob: git says %s", hash, printable(strings.TrimSpace(text)))
-	}
-	return strconv.ParseInt(words[2], 10, 64)
+	return fmt.Errorf("object %s is cut: %w", hash, err)
 }
