@@ -52,6 +52,7 @@ func (p *pressure) hold() bool {
 func (p *pressure) release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.releaseLocked()
 }
 
 func (p *pressure) releaseLocked() {
