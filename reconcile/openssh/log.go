@@ -68,7 +68,7 @@ func (l *log) follow(in func()) {
 }
 
 // lingering is how long a helper that ssh has left behind may hold the log.
-const lingering = time.Second
+const lingering = 5 * time.Second
 
 // end is called when ssh has ended, and gives everything that it has said.
 func (l *log) end() events {

@@ -12,6 +12,8 @@ import (
 // An OpenSSH server counts connections that end before their authentication, and refuses a host that has many of them. So a handshake
 // that is not answered in its time is reported, and its connection left open: it is the only one of its path until it ends, and becomes
 // the kept one if the server wakes up. A path that nothing listens on is not affected by that.
+//
+// A path that lets this host in and then falls silent, in whatever is done over it, is left for the ones after it.
 type Client struct {
 	options Options
 	ctx     context.Context // of the attempts
@@ -19,6 +21,8 @@ type Client struct {
 
 	turn     chan struct{}    // held by whoever connects
 	kept     *Conn            // nil before the first; guarded by turn
+	at       int              // the path of kept; guarded by turn
+	first    int              // the path that is tried first; guarded by turn
 	pending  map[int]*attempt // by path; guarded by turn
 	closed   bool             // guarded by turn
 	attempts sync.WaitGroup
@@ -35,9 +39,9 @@ func NewClient(o Options) *Client {
 }
 
 // Exec starts a command over the kept connection, making one if there is none. A kept connection that turns out to be dead is replaced
-// once. The error is an [*Error].
+// once, and a fresh one that falls silent is left for the next path. The error is an [*Error].
 func (c *Client) Exec(ctx context.Context, command string) (*Session, error) {
-	for {
+	for silent := 0; ; {
 		conn, fresh, refused := c.connection(ctx)
 		if refused != nil {
 			return nil, refused
@@ -46,7 +50,13 @@ func (c *Client) Exec(ctx context.Context, command string) (*Session, error) {
 		if err == nil {
 			return s, nil
 		}
-		if e, ok := errors.AsType[*Error](err); fresh || !ok || e.Kind != KindUnreachable || ctx.Err() != nil {
+		e, ok := errors.AsType[*Error](err)
+		switch {
+		case !ok || ctx.Err() != nil:
+			return nil, err
+		case e.Kind == KindTimeout && silent+1 < len(c.options.Paths):
+			silent++
+		case fresh || e.Kind != KindUnreachable:
 			return nil, err
 		}
 		conn.end("it does not answer")
@@ -86,6 +96,9 @@ func (c *Client) connection(ctx context.Context) (conn *Conn, fresh bool, _ *Err
 	}
 	if c.kept != nil {
 		c.options.Log.Warn(sayDied(c.kept.about.Destination, c.kept.why()))
+		if c.first = 0; c.kept.silent() {
+			c.first = c.at + 1
+		}
 		c.kept.Close()
 		c.kept = nil
 	}
@@ -105,7 +118,8 @@ func (c *Client) settle() {
 
 // connect tries the paths in order.
 func (c *Client) connect(ctx context.Context) (*Conn, *Error) {
-	conn, err := c.options.along(ctx, func(i int) (*Conn, *Error) {
+	conn, err := c.options.along(ctx, c.first, func(i int) (*Conn, *Error) {
+		c.at = i
 		a := c.pending[i]
 		if a != nil && a.ended() && (a.conn == nil || !a.conn.alive()) { // nobody has waited for this end
 			a.discard()

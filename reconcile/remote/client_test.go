@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -13,7 +15,9 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/knownhosts"
 
+	"stado.internal/stado/fleet"
 	"stado.internal/stado/reconcile/remote"
 	"stado.internal/stado/reconcile/remote/remotetest"
 )
@@ -135,6 +139,74 @@ func TestParkedBesideAnotherPath(t *testing.T) {
 		synctest.Wait()
 		_, err := c.Exec(t.Context(), "true")
 		expect(t, err, remote.PhaseHandshake, remote.KindTimeout, "no SSH path of alpha answered (primary: handshake: ", "; lan: authentication: no answer within 10s)")
+	})
+}
+
+// A path that lets this host in and answers nothing after that is left for the next one, at once when it does not start a command, and else
+// when it is asked again; a path that ended begins anew.
+func TestSilentAfterTheHandshake(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := remotetest.Memory(t, remotetest.Config{})
+		known, err := os.OpenFile(s.KnownHosts, os.O_APPEND|os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = fmt.Fprintln(known, knownhosts.Line([]string{"first.example.net"}, s.HostKeys[0].PublicKey())); err != nil {
+			t.Fatal(err)
+		}
+		if err := known.Close(); err != nil {
+			t.Fatal(err)
+		}
+		o := options(s.Host)
+		o.Paths = []remote.Path{{Name: "primary", Destination: fleet.Destination(s.User + "@first.example.net")}, {Name: "lan", Destination: s.Destination}}
+		o.Deadlines = remote.Deadlines{}
+		var paths [2]struct {
+			conns    int
+			behavior remotetest.Behavior
+		}
+		o.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			p := &paths[1]
+			if strings.HasPrefix(address, "first") {
+				p = &paths[0]
+			}
+			p.conns++
+			s.Behave(p.behavior)
+			return s.Dial(ctx, network, address)
+		}
+		answers, hangs, mute := remotetest.Behavior{Command: func(string, ssh.Channel) int { return 0 }}, remotetest.Behavior{Command: remotetest.Hang}, remotetest.Behavior{Stop: remotetest.Exec}
+		c := remote.NewClient(o)
+		defer c.Close()
+		exec := func(first, second int) error {
+			t.Helper()
+			paths[0].conns, paths[1].conns = 0, 0
+			session, err := c.Exec(t.Context(), "true")
+			if err == nil {
+				_, err = session.Wait(t.Context(), time.Minute)
+			}
+			if paths[0].conns != first || paths[1].conns != second {
+				t.Errorf("%d and %d connections, want %d and %d; %v", paths[0].conns, paths[1].conns, first, second, err)
+			}
+			return err
+		}
+		paths[0].behavior, paths[1].behavior = mute, answers
+		if err := exec(1, 1); err != nil {
+			t.Error(err)
+		}
+		if err := exec(0, 0); err != nil { // it is kept
+			t.Error(err)
+		}
+		s.HangUp() // it did not fall silent, so the paths are tried in order
+		paths[0].behavior = hangs
+		synctest.Wait()
+		expect(t, exec(1, 0), remote.PhaseExec, remote.KindTimeout)
+		if err := exec(0, 1); err != nil {
+			t.Error(err)
+		}
+		s.HangUp()
+		paths[0].behavior, paths[1].behavior = mute, mute
+		synctest.Wait()
+		expect(t, exec(1, 1), remote.PhaseExec, remote.KindTimeout)
 	})
 }
 

@@ -84,6 +84,13 @@ func (c *Conn) alive() bool {
 	}
 }
 
+// silent reports whether this side ended it, which it does when it waits in vain.
+func (c *Conn) silent() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cause != ""
+}
+
 // why is the reason of the end.
 func (c *Conn) why() string {
 	c.mu.Lock()

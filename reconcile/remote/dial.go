@@ -20,22 +20,23 @@ import (
 // what it has opened is closed at once; nothing of it is left when it returns. The error is an [*Error].
 func Dial(ctx context.Context, o Options) (*Conn, error) {
 	o = o.filled()
-	c, err := o.along(ctx, func(i int) (*Conn, *Error) { return o.dialStrictly(ctx, o.Paths[i]) })
+	c, err := o.along(ctx, 0, func(i int) (*Conn, *Error) { return o.dialStrictly(ctx, o.Paths[i]) })
 	if err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
-// along tries the paths in order until one answers, each once by its index. Those on which the server has turned this host away are tried
+// along tries the paths in order, beginning at first, until one answers, each once by its index. Those on which the server has turned this host away are tried
 // again when all have been, since what refuses on one path may be nothing that is on another one.
-func (o Options) along(ctx context.Context, try func(int) (*Conn, *Error)) (*Conn, *Error) {
+func (o Options) along(ctx context.Context, first int, try func(int) (*Conn, *Error)) (*Conn, *Error) {
 	if len(o.Paths) == 0 {
 		return nil, &Error{Phase: PhaseConnect, Host: o.Host, Kind: KindDestination, Cause: sayNoDestination(o.Host)}
 	}
 	errs := make([]*Error, len(o.Paths))
 	for round := 0; round == 0 || slices.ContainsFunc(errs, (*Error).turnedAway) && again(ctx, round-1); round++ {
-		for i := range o.Paths {
+		for n := range o.Paths {
+			i := (first + n) % len(o.Paths)
 			if round > 0 && !errs[i].turnedAway() {
 				continue
 			}

@@ -106,7 +106,7 @@ func (c *child) end() {
 }
 
 // grace is how long the pipes may stay open after every process of the group is dead: only an escaped process can hold them.
-const grace = time.Second
+const grace = 5 * time.Second
 
 // awaitExit returns when the child has ended but is not reaped, so that its process group can still be signalled safely.
 func (c *child) awaitExit() {
