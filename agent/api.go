@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
@@ -19,13 +18,6 @@ import (
 // SocketFile is the local API of a running agent, inside its state directory and open to its owner only. `GET /v1/status` answers the
 // published state, `POST /v1/refresh` asks the authority now.
 const SocketFile = "agent.sock"
-
-func scheme(repository string) string {
-	if s, _, ok := strings.Cut(repository, "://"); ok {
-		return s
-	}
-	return "file"
-}
 
 // listenAPI binds the socket. The lock on the state directory is held, so a socket file that is there belongs to a dead agent.
 func listenAPI(home string) (net.Listener, error) {

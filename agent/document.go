@@ -22,7 +22,7 @@ func (a *Agent) document() status.Resolver {
 	doc := status.Resolver{
 		UpdatedAt: time.Now().UTC(), Target: target, PID: os.Getpid(), State: status.State(loop.Phase), Reason: loop.Reason,
 		Attempt: loop.Attempt, NextAttemptAt: loop.NextAttemptAt, LoadedAt: loop.LoadedAt, StoreVersion: loop.StoreVersion,
-		Generation: served.Generation(), Authority: authorityOf(loop, a.opt.Settings.Repository), Refusals: refusalsOf(loop),
+		Generation: served.Generation(), Authority: a.authorityOf(loop), Refusals: refusalsOf(loop),
 	}
 	if s := loop.Suspended; s != nil {
 		doc.Suspended = &status.Suspension{Reason: s.Reason, Since: s.Since, Until: s.Until}
@@ -60,9 +60,13 @@ func (a *Agent) document() status.Resolver {
 // RuleIdentity marks a registry that does not tell the agent which host it is.
 const RuleIdentity = "STADO-HOST-001"
 
-func authorityOf(loop reconcile.Status, repository string) status.Authority {
+func (a *Agent) authorityOf(loop reconcile.Status) status.Authority {
+	asked := loop.Served // as the loop orders its sources
+	if asked == nil {
+		asked = a.store.Snapshot()
+	}
 	return status.Authority{
-		Host: loop.AuthorityHost, Source: scheme(repository), Reachable: loop.Reachable, Generation: loop.OfferedGeneration,
+		Host: loop.AuthorityHost, Source: a.sources.Kind(asked), Reachable: loop.Reachable, Generation: loop.OfferedGeneration,
 		Commit: loop.OfferedCommit, Detail: loop.Detail, ReadFrom: loop.Instead,
 	}
 }

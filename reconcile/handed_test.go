@@ -69,9 +69,16 @@ func TestHandedOver(t *testing.T) {
 			b.log.list = nil
 			silent := make(chan struct{})
 			b.repo.set(func(r *repo) { r.silent = silent })
-			b.hand(newer)
-			b.pass(2 * refresh)
+			b.hand(newer.with(func(c *commit) { c.authority = "b2" }))
+			b.pass(refresh)
+			if host := b.Status().AuthorityHost; host != "a1" {
+				t.Errorf("a1 is asked, and the state names %s", host)
+			}
+			b.pass(refresh)
 			b.wantAdopted(43)
+			if host := b.Status().AuthorityHost; host != "b2" {
+				t.Errorf("b2 is asked, and the state names %s", host)
+			}
 			b.wantLog(handed(silence, "43"), "stado resolver serves generation 43 of the registry, handed over")
 			close(silent) // what the old authority says at last is older than what is held
 			synctest.Wait()

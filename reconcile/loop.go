@@ -65,7 +65,7 @@ func (l *loop) start(ctx context.Context) {
 	l.declared(l.opts.Store.Snapshot())
 	l.began = time.Now()
 	l.first, l.tick, l.next = true, time.NewTimer(l.interval), time.Now().Add(l.interval)
-	l.set(func(s *Status) { s.Reason = sayReadingAuthority(l.authorityHost()) })
+	l.set(func(s *Status) { s.Reason = sayReadingAuthority(l.authorityHost(l.served)) })
 	l.sayBlockers()
 	l.ask(ctx)
 }
@@ -117,7 +117,7 @@ func (l *loop) declared(s *fleet.Snapshot) bool {
 // unanswered is a refresh that passes while the read of an earlier one still stands. The read goes on: what it brings is judged against
 // whatever is held by then, and a second one beside it would only add to the load of an authority that is slow.
 func (l *loop) unanswered() {
-	cause := sayNoAnswer(l.authorityHost(), l.interval)
+	cause := sayNoAnswer(l.authorityHost(l.served), l.interval)
 	l.first = false
 	l.arm(time.Now())
 	l.catchUp(l.durable())
@@ -126,7 +126,7 @@ func (l *loop) unanswered() {
 	}
 	l.fail(failure{cause: cause}, unreachable(cause), func(s *Status) {
 		if l.served == nil { // the first read stands, so the state still names it
-			s.Phase, s.Reason = PhaseStarting, sayReadingAuthority(l.authorityHost())
+			s.Phase, s.Reason = PhaseStarting, sayReadingAuthority(l.authorityHost(l.served))
 		}
 	})
 	l.counted = true

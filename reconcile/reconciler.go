@@ -149,7 +149,7 @@ func (r *Reconciler) Status() Status {
 	defer r.mu.Unlock()
 	s := r.status
 	s.Held, s.Suspended = held, suspended
-	s.AuthorityHost = r.authorityHost()
+	s.AuthorityHost = r.authorityHost(s.Served)
 	s.Refusals = append([]Refusal(nil), s.Refusals...)
 	for _, b := range blockers {
 		s.Refusals = append(s.Refusals, Refusal{Rule: b.Rule, Sentence: b.Sentence, Since: b.Since})

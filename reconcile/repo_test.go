@@ -32,6 +32,7 @@ type commit struct {
 	trailers   map[string]string
 	trust      string // "MODE NAME…": whose signatures the document asks for
 	signer     string // who signed the commit; empty: nobody
+	authority  string // empty: a1
 }
 
 // then adds a commit with the next generation and another word.
@@ -55,7 +56,7 @@ func (c *commit) named() *commit {
 		parent += c.merged.id
 	}
 	sum := sha256.Sum256(fmt.Append(nil, parent, c.generation, c.word, c.stamped, c.broken, c.empty, c.trailers, c.refresh, c.policies, c.unowned,
-		c.trust, c.signer))
+		c.trust, c.signer, c.authority))
 	c.id = hex.EncodeToString(sum[:20])
 	return c
 }
@@ -92,7 +93,7 @@ func (c *commit) document() []byte {
 	raw, err := json.Marshal(map[string]any{
 		"hosts": hosts, "trust": c.trusts(),
 		"service_directory": map[string]any{
-			"generation": c.generation, "authority": map[string]any{"host": "a1", "repository": "/r", "command": "/usr/bin/stado"},
+			"generation": c.generation, "authority": map[string]any{"host": cmp.Or(c.authority, "a1"), "repository": "/r", "command": "/usr/bin/stado"},
 		},
 		"policies": map[string]any{"generation_mode": mode},
 	})

@@ -91,7 +91,7 @@ type Listener struct {
 // Authority says where the registry is read from and what was last seen there.
 type Authority struct {
 	Host       string           `json:"target"` // host name, or the remote's host
-	Source     string           `json:"source"` // file, https, ssh or local
+	Source     string           `json:"source"` // local: the registry names this host as the authority; else the scheme of its address: file, https, http or ssh
 	Reachable  *bool            `json:"reachable"`
 	Generation fleet.Generation `json:"generation"` // of the newest commit seen that compiles; 0 unknown
 	Commit     string           `json:"commit"`

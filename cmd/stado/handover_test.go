@@ -60,6 +60,7 @@ func TestHandOver(t *testing.T) {
 	}
 	r := l.start("SSH_AUTH_SOCK=")
 	l.until("serving the third generation", func() bool { return r.serves(3) })
+	l.until("reading a2 over ssh", func() bool { a := l.state().Authority; return a.Host == "a2" && a.Source == "ssh" })
 	for _, flag := range []string{"--force", "--allow-empty-fleet", "--if-generation=x", "--if-generation=", "--dry-run", "--sign", "--remote=origin", "--repository=."} {
 		name, _, _ := strings.Cut(flag, "=")
 		if said := l.refuse(exitUsage, push(document, flag)...); !strings.Contains(said, "--last-known-good cannot be combined with "+name+"\n") {
@@ -105,6 +106,7 @@ func TestHandOver(t *testing.T) {
 		t.Errorf("the agent said\n%s", out)
 	}
 	l.until("asking the authority that it names", func() bool { return r.serves(5) })
+	l.until("reading its own repository", func() bool { a := l.state().Authority; return a.Host == "a1" && a.Source == "local" })
 	if said := l.refuse(exitRefused, push(document)...); !strings.Contains(said, "this host, a1, is the registry authority") {
 		t.Errorf("on the authority: %s", said)
 	}

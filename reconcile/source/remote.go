@@ -114,6 +114,12 @@ func (r Remote) Host() string {
 	return u.Hostname()
 }
 
+// Scheme is how the remote is read: file, https, http, ssh or bundle.
+func (r Remote) Scheme() string {
+	scheme, _, _ := strings.Cut(r.URL, "://")
+	return scheme
+}
+
 // String is the remote's URL.
 func (r Remote) String() string { return r.URL }
 

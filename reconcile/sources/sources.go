@@ -79,6 +79,22 @@ func (s *Set) Order(held *fleet.Snapshot) []reconcile.Source {
 	return order
 }
 
+// Kind says how the first of [Set.Order] is read: "local" when the registry names this host as the authority, else the scheme of the
+// address. It may be called from any goroutine.
+func (s *Set) Kind(held *fleet.Snapshot) string {
+	first := s.opts.Started[0]
+	if held != nil {
+		self := s.opts.Self(held)
+		if self != "" && held.Registry.Directory.Authority.Host == self {
+			return "local"
+		}
+		if o, named, err := source.Authority(held.Registry, self); named && err == nil {
+			first = o.Remote
+		}
+	}
+	return first.Scheme()
+}
+
 // Close ends what the sources keep open. No read may stand.
 func (s *Set) Close() {
 	for _, git := range s.started {

@@ -54,18 +54,23 @@ func TestOrder(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		held *fleet.Snapshot
+		kind string
 		want string
 	}{
-		{"nothing is held", nil, "[https://git.example.net/fleet.git https://mirror.example.org/fleet.git]"},
-		{"no authority", held(fleet.Authority{}), "[https://git.example.net/fleet.git https://mirror.example.org/fleet.git]"},
-		{"a host", held(fleet.Authority{Host: "b1", Repository: "/srv/fleet.git", Branch: "main"}), "[ssh://stado@b1.example.net/srv/fleet.git https://git.example.net/fleet.git https://mirror.example.org/fleet.git]"},
-		{"the repository", held(fleet.Authority{Remote: "https://git.example.net/fleet.git", Branch: "main"}), "[https://git.example.net/fleet.git https://mirror.example.org/fleet.git]"},
-		{"the mirror", held(fleet.Authority{Remote: "https://mirror.example.org/fleet.git", Branch: "main"}), "[https://mirror.example.org/fleet.git https://git.example.net/fleet.git]"},
-		{"another branch", held(fleet.Authority{Remote: "https://mirror.example.org/fleet.git", Branch: "live"}), "[https://mirror.example.org/fleet.git (branch live) https://git.example.net/fleet.git https://mirror.example.org/fleet.git]"},
-		{"an authority that cannot be read", held(fleet.Authority{Remote: "ftp://git.example.net"}), "[https://git.example.net/fleet.git https://mirror.example.org/fleet.git]"},
+		{"nothing is held", nil, "https", "[https://git.example.net/fleet.git https://mirror.example.org/fleet.git]"},
+		{"no authority", held(fleet.Authority{}), "https", "[https://git.example.net/fleet.git https://mirror.example.org/fleet.git]"},
+		{"a host", held(fleet.Authority{Host: "b1", Repository: "/srv/fleet.git", Branch: "main"}), "ssh", "[ssh://stado@b1.example.net/srv/fleet.git https://git.example.net/fleet.git https://mirror.example.org/fleet.git]"},
+		{"this host", held(fleet.Authority{Host: "a1", Repository: "/srv/fleet.git", Branch: "main"}), "local", "[file:///srv/fleet.git https://git.example.net/fleet.git https://mirror.example.org/fleet.git]"},
+		{"the repository", held(fleet.Authority{Remote: "https://git.example.net/fleet.git", Branch: "main"}), "https", "[https://git.example.net/fleet.git https://mirror.example.org/fleet.git]"},
+		{"the mirror", held(fleet.Authority{Remote: "https://mirror.example.org/fleet.git", Branch: "main"}), "https", "[https://mirror.example.org/fleet.git https://git.example.net/fleet.git]"},
+		{"another branch", held(fleet.Authority{Remote: "https://mirror.example.org/fleet.git", Branch: "live"}), "https", "[https://mirror.example.org/fleet.git (branch live) https://git.example.net/fleet.git https://mirror.example.org/fleet.git]"},
+		{"an authority that cannot be read", held(fleet.Authority{Remote: "ftp://git.example.net"}), "https", "[https://git.example.net/fleet.git https://mirror.example.org/fleet.git]"},
 	} {
 		if got := fmt.Sprint(s.Order(tc.held)); got != tc.want {
 			t.Errorf("%s: %s, want %s", tc.name, got, tc.want)
+		}
+		if got := s.Kind(tc.held); got != tc.kind {
+			t.Errorf("%s: read as %s, want %s", tc.name, got, tc.kind)
 		}
 	}
 	for _, r := range made {
