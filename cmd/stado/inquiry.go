@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -173,7 +174,11 @@ type carried struct {
 	repository string // has what is held and what the bundle carries
 }
 
-func (q *inquiry) askBundle(data []byte) (c carried, err error) {
+// askBundle asks a bundle that no operator gave as a file.
+func (q *inquiry) askBundle(data []byte) (carried, error) { return q.askFile("the bundle", data) }
+
+// askFile asks a bundle. Errors call it by name: the copy that is read is gone when they are.
+func (q *inquiry) askFile(name string, data []byte) (c carried, err error) {
 	dir, err := os.MkdirTemp(q.scratch, "bundle-")
 	if err != nil {
 		return c, err
@@ -187,6 +192,9 @@ func (q *inquiry) askBundle(data []byte) (c carried, err error) {
 		return c, err
 	}
 	c.Asked, c.repository, err = q.askFor(q.store, source.Options{Remote: remote})
+	if e, ok := errors.AsType[*source.Error](err); ok && e.Remote == remote.URL {
+		e.Name = name
+	}
 	return c, err
 }
 

@@ -19,6 +19,7 @@ type handing struct {
 	*inquiry
 
 	document *change.Document // one of the two
+	name     string           // of what is pushed, in sentences
 	pushed   []byte           // as it was given
 	signed   []byte           // the signature of a document; nil: none was given
 	bases    []string         // digests of the documents that a document follows on
@@ -77,7 +78,7 @@ func (h *handing) read(c *cobra.Command, path, signature string) error {
 	if err != nil {
 		return fmt.Errorf("cannot read what is pushed: %w", err)
 	}
-	h.pushed = data
+	h.name, h.pushed = name, data
 	if bytes.HasPrefix(data, bundleStart) {
 		if signature != "" {
 			return fmt.Errorf("--signature %s: %s is a bundle, whose commits carry signatures of their own; leave the flag out", signature, name)
@@ -112,7 +113,7 @@ func (h *handing) judge(p *authority.Push) error {
 	if p.Copy == nil {
 		return nil
 	}
-	asked, err := h.askBundle(h.pushed)
+	asked, err := h.askFile(h.name, h.pushed)
 	if err != nil {
 		return err
 	}

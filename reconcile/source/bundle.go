@@ -184,8 +184,7 @@ func (w bundleWire) needs(st *filesystem.Storage) ([]plumbing.Hash, error) {
 	for _, need := range h.needs {
 		held, err := has(st, need)
 		if err == nil && !held {
-			err = failure(KindIncomplete, PhasePack, w.remote.URL,
-				"the bundle builds on commit "+need.String()+", which this host does not have (make one that goes further back, or the whole: stado registry bundle create without --since)")
+			err = failure(KindIncomplete, PhasePack, w.remote.URL, "the bundle builds on commit "+need.String()+", which this host does not have")
 		}
 		if err != nil {
 			_ = f.Close() // read only

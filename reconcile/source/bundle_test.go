@@ -56,7 +56,7 @@ func TestBundles(t *testing.T) {
 	}
 	for _, name := range []string{"git-part", "our-part"} {
 		_, err := bundlePoller(t, file(name), file(name+"-new.git")).Poll(t.Context(), Anchor{})
-		if err == nil || kindOf(err) != KindIncomplete || !strings.Contains(err.Error(), "builds on commit "+base+", which this host does not have") {
+		if err == nil || kindOf(err) != KindIncomplete || !strings.HasSuffix(err.Error(), "builds on commit "+base+", which this host does not have ("+furtherBack+")") {
 			t.Errorf("%s without its base: %v", name, err)
 		}
 		store := file(name + ".git")
@@ -95,6 +95,9 @@ func TestBundleKilled(t *testing.T) {
 	}
 }
 
+// furtherBack is the hint of a bundle that lacks what it builds on.
+const furtherBack = "make one that goes further back, or the whole: stado registry bundle create without --since"
+
 // TestBundlesThatAreNone are refused whole, by name.
 func TestBundlesThatAreNone(t *testing.T) {
 	r := newRepo(t)
@@ -107,31 +110,33 @@ func TestBundlesThatAreNone(t *testing.T) {
 	}
 	head, pack, _ := bytes.Cut(good, []byte("\n\n"))
 	id := strings.Repeat("1", 40)
+	const anew = "copy the file again, or make it anew: stado registry bundle create"
 	for name, c := range map[string]struct {
 		content string
 		want    string
 		kind    Kind
+		hint    string
 	}{
-		"empty":       {"", "not a git bundle", KindProtocol},
-		"prose":       {"hello\n", "not a git bundle", KindProtocol},
-		"a long line": {strings.Repeat("x", 1<<20), "not a git bundle", KindProtocol},
-		"sha256":      {"# v3 git bundle\n@object-format=sha256\n\n", "object-format=sha256", KindProtocol},
-		"filter":      {"# v3 git bundle\n@filter=blob:none\n\n", "filter=blob:none", KindProtocol},
-		"no id":       {"# v2 git bundle\nxyz refs/heads/main\n\n", `a line that is none: "xyz refs/heads/main"`, KindProtocol},
-		"twice":       {"# v2 git bundle\n" + id + " refs/heads/main\n" + id + " refs/heads/main\n\n", "names refs/heads/main twice", KindProtocol},
-		"many lines":  {"# v2 git bundle\n" + strings.Repeat("-"+id+" x\n", 2000), "more than 1000 lines", KindProtocol},
-		"no branch":   {"# v2 git bundle\n" + id + " refs/heads/other\n\n", "no branch main", KindMissingBranch},
-		"no pack":     {string(head) + "\n\n", "pack", KindProtocol},
-		"a cut pack":  {string(head) + "\n\n" + string(pack[:len(pack)/2]), "pack", KindProtocol},
-		"other pack":  {strings.ReplaceAll(string(head), r.git("rev-parse", "HEAD"), id) + "\n\n" + string(pack), "does not hold commit " + id, KindIncomplete},
+		"empty":       {"", "not a git bundle", KindProtocol, anew},
+		"prose":       {"hello\n", "not a git bundle", KindProtocol, anew},
+		"a long line": {strings.Repeat("x", 1<<20), "not a git bundle", KindProtocol, anew},
+		"sha256":      {"# v3 git bundle\n@object-format=sha256\n\n", "object-format=sha256", KindProtocol, anew},
+		"filter":      {"# v3 git bundle\n@filter=blob:none\n\n", "filter=blob:none", KindProtocol, anew},
+		"no id":       {"# v2 git bundle\nxyz refs/heads/main\n\n", `a line that is none: "xyz refs/heads/main"`, KindProtocol, anew},
+		"twice":       {"# v2 git bundle\n" + id + " refs/heads/main\n" + id + " refs/heads/main\n\n", "names refs/heads/main twice", KindProtocol, anew},
+		"many lines":  {"# v2 git bundle\n" + strings.Repeat("-"+id+" x\n", 2000), "more than 1000 lines", KindProtocol, anew},
+		"no branch":   {"# v2 git bundle\n" + id + " refs/heads/other\n\n", "no branch main", KindMissingBranch, "make it with stado registry bundle create, or of a branch of that name"},
+		"no pack":     {string(head) + "\n\n", "pack", KindProtocol, anew},
+		"a cut pack":  {string(head) + "\n\n" + string(pack[:len(pack)/2]), "pack", KindProtocol, anew},
+		"other pack":  {strings.ReplaceAll(string(head), r.git("rev-parse", "HEAD"), id) + "\n\n" + string(pack), "does not hold commit " + id, KindIncomplete, furtherBack},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := os.WriteFile(file, []byte(c.content), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			_, err := bundlePoller(t, file, filepath.Join(t.TempDir(), "s.git")).Poll(t.Context(), Anchor{})
-			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), file) || kindOf(err) != c.kind {
-				t.Errorf("got %v (%s), want %q (%s)", err, kindOf(err), c.want, c.kind)
+			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), file) || kindOf(err) != c.kind || !strings.HasSuffix(err.Error(), " ("+c.hint+")") {
+				t.Errorf("got %v (%s), want %q (%s) with the hint %q", err, kindOf(err), c.want, c.kind, c.hint)
 			}
 		})
 	}

@@ -57,6 +57,7 @@ const (
 type Error struct {
 	Phase  string // one of the Phase constants
 	Remote string // the URL or directory that was read
+	Name   string // what a person calls it; empty: Remote
 	Kind   Kind
 	Cause  string // what happened, in words
 	Err    error  // the cause as a value when it arose in this process, a [*sandbox.LimitError] among others; may be nil

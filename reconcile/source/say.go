@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -11,7 +12,7 @@ import (
 
 func sayError(e *Error) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "cannot read the registry from %s: ", e.Remote)
+	fmt.Fprintf(&b, "cannot read the registry from %s: ", cmp.Or(e.Name, e.Remote))
 	if e.Phase != "" {
 		b.WriteString(e.Phase + ": ")
 	}
@@ -24,6 +25,11 @@ func sayError(e *Error) string {
 
 // sayHint is what to do about an error; empty when waiting is all there is to do.
 func sayHint(e *Error) string {
+	if strings.HasPrefix(e.Remote, bundleScheme+"://") {
+		if hint := sayBundleHint(e.Kind); hint != "" {
+			return hint
+		}
+	}
 	switch e.Kind {
 	case KindUnreachable, KindTimeout, KindServer:
 		return "asked again at the next refresh"
@@ -65,6 +71,22 @@ func sayHint(e *Error) string {
 		return "wait until it is done"
 	case KindRevision:
 		return "name a branch, a tag or a commit of that repository"
+	default:
+		return ""
+	}
+}
+
+// sayBundleHint is what to do about an error that a file has and no remote could; empty for others.
+func sayBundleHint(k Kind) string {
+	switch k {
+	case KindProtocol:
+		return "copy the file again, or make it anew: stado registry bundle create"
+	case KindIncomplete:
+		return "make one that goes further back, or the whole: stado registry bundle create without --since"
+	case KindEmpty, KindMissingBranch:
+		return "make it with stado registry bundle create, or of a branch of that name"
+	case KindNotFound:
+		return "check the path"
 	default:
 		return ""
 	}
