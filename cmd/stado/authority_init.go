@@ -32,6 +32,7 @@ func newAuthorityInit(a *app) *cobra.Command {
 		Long: `Make the bare repository DIR (default: authority.git in the state directory) that this host can serve as the registry authority. Its
 branch begins as what --from has, by default as what this host holds; a host that holds nothing gets an empty repository to push to. The
 pre-receive hook judges every push as the agents will, and the repository refuses to rewind or delete branches and malformed objects.
+What --from has is judged in the same way first: a registry that every agent would refuse is not taken, and no repository is made.
 
 A repository that is there stays as it is; only the hook and these settings are put in order. Nothing is ever moved aside.
 
@@ -44,7 +45,7 @@ bundle has, without force.`,
 			if err != nil {
 				return refused(err)
 			}
-			in := authorityInit{app: a, dir: filepath.Join(home, authorityFolder), home: home, from: from, branch: branch}
+			in := authorityInit{app: a, findings: a, dir: filepath.Join(home, authorityFolder), home: home, from: from, branch: branch}
 			if len(args) == 1 {
 				in.dir = args[0]
 			}
@@ -99,6 +100,7 @@ func (a *app) silent() *app {
 
 type authorityInit struct {
 	app          *app
+	findings     *app // where those are told although app says nothing; nil: nowhere
 	home, dir    string
 	from, branch string
 }
@@ -123,7 +125,9 @@ func (in authorityInit) run(ctx context.Context) error {
 		fmt.Fprintf(in.app.stderr, "branch %s is empty: push a registry to it (git push %s HEAD:%s)\n", in.branch, in.dir, in.branch)
 		return nil
 	}
-	fmt.Fprintf(in.app.stderr, "branch %s is at %s; to make this host the authority, say so in authority.cue: host, repository: %q, command\n", in.branch, short(tip), in.dir)
+	if in.app.stderr != io.Discard {
+		in.sayTip(ctx, tip)
+	}
 	return nil
 }
 
@@ -142,7 +146,10 @@ func (in authorityInit) carried(c *cobra.Command) (err error) {
 	if err != nil {
 		return fmt.Errorf("cannot read the bundle: %w", err)
 	}
-	return q.bring(in, bundle)
+	if err = q.bring(in, bundle); err != nil { // git names the copy that it read, which is gone by then
+		err = errors.New(strings.ReplaceAll(err.Error(), filepath.Join(q.scratch, bundleFile), "the bundle on stdin"))
+	}
+	return err
 }
 
 // bring makes the repository from a bundle. One that is there takes what the bundle has as every push, without force.
@@ -272,7 +279,12 @@ func (in authorityInit) create(ctx context.Context) (err error) {
 		steps = append(steps, []string{"fetch", "--quiet", "--no-tags", "--no-auto-gc", "--", from, ref + ":refs/heads/" + in.branch}, []string{"fsck", "--no-progress", "--no-dangling"})
 	}
 	for _, args := range steps {
-		if _, err := g.run(ctx, args...); err != nil {
+		if _, err := g.run(ctx, args...); err != nil { // it names a folder that is gone by then
+			return fmt.Errorf("%s is not made from %s: %s", in.dir, dash(from), strings.ReplaceAll(err.Error(), fresh, in.dir))
+		}
+	}
+	if in.from != "" { // else it is what this host has admitted
+		if err := (authorityInit{app: in.app, findings: in.findings, dir: fresh, from: in.from, branch: in.branch}).admit(ctx, in.dir); err != nil {
 			return err
 		}
 	}
