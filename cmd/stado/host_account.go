@@ -45,7 +45,7 @@ all other lines stay. With --remove the keys are taken away; sessions that stand
 
 To make or change the account the login must be root's (--login root); its keys it can change by itself.` + channelHelp + `
 
-Exit status: 0 done or nothing to do, 1 refused, 2 usage, 69 the host does not answer, or no longer does.`,
+Exit status: 0 done or nothing to do, 1 refused, 2 usage, 69 the host does not answer, no longer does, or not in time.`,
 		Example: "  stado host account a1 --login root --key agent_key.pub\n  stado host account --registry fleet a1 --key old_key.pub --remove --dry-run",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -49,7 +49,7 @@ completed by the next run. A unit or an agent.cue that somebody else wrote is re
 On a host the account stado is made, and the login must be root's. With --root DIR everything is put below that directory instead, for
 the account that logs in; systemd is then told nothing of the unit, and --init none is the way to start the agent.` + channelHelp + `
 
-Exit status: 0 done or nothing to do, 1 refused, 2 usage, 69 the host does not answer, or no longer does.`,
+Exit status: 0 done or nothing to do, 1 refused, 2 usage, 69 the host does not answer, no longer does, or not in time.`,
 		Example: "  stado host bootstrap a1 --registry fleet --identity deploy_key --known-hosts known_hosts --dry-run\n" +
 			"  stado host bootstrap a1 --registry fleet --repository https://git.example.net/fleet.git --init none --json",
 		Args: cobra.ExactArgs(1),

@@ -63,8 +63,12 @@ func (a *app) target(ctx context.Context, f channelFlags, name fleet.HostName) (
 	if !ok {
 		return target{}, refused(fmt.Errorf("unknown host %q: the registry declares %s", name, orNone(joined(registry.HostNames()))))
 	}
+	here, err := a.isHere(registry, name)
+	if err != nil {
+		return target{}, refused(err)
+	}
 	t := target{name: name, registry: registry}
-	t.Channel = openssh.Channel{Host: string(name), Local: isHere(registry, name), Avoid: a.avoidHeld(ctx)}
+	t.Channel = openssh.Channel{Host: string(name), Local: here, Avoid: a.avoidHeld(ctx)}
 	switch {
 	case host.SSH != "":
 		if t.Paths, err = f.paths(host); err != nil {
@@ -105,7 +109,7 @@ func (f channelFlags) paths(host fleet.Host) ([]remote.Path, error) {
 		}
 		var err error
 		if out[i].Destination, err = out[i].Destination.As(f.login); err != nil {
-			return nil, fmt.Errorf("--login: %w", err)
+			return nil, fmt.Errorf("--login %q is no user to log in as (write the name of an account there, and nothing else)", f.login)
 		}
 	}
 	return out, nil
@@ -153,14 +157,15 @@ func (a *app) declared(ctx context.Context, dir string) (*fleet.Registry, error)
 	return registry, nil
 }
 
-// isHere reports whether a host is this machine, by the identity rule.
-func isHere(r *fleet.Registry, name fleet.HostName) bool {
-	hostname, err := os.Hostname()
-	if err != nil {
-		return false
+// isHere reports whether a host is this machine: as its agent.cue says, else by the identity rule.
+func (a *app) isHere(r *fleet.Registry, name fleet.HostName) (bool, error) {
+	settings := config.Agent{}
+	if home, err := a.clientHome(config.File); err == nil { // else this machine keeps no state
+		if settings, err = config.Load(home); err != nil {
+			return false, fmt.Errorf("whether host %s is this machine cannot be told: %w", name, err)
+		}
 	}
-	here, err := r.HostByIdentity(hostname)
-	return err == nil && here == name
+	return a.self(settings, &fleet.Snapshot{Registry: r}) == name, nil
 }
 
 // avoidHeld keeps the channel off an adapter of this host that holds connections unanswered: a session over it would stand behind them.
@@ -200,7 +205,7 @@ func channelExit(err error) error {
 		return nil
 	case errors.Is(err, context.Canceled):
 		return refused(errors.New("interrupted; whether the command on the host has ended is not known"))
-	case errors.As(err, &lost), errors.As(err, &unreachable):
+	case errors.As(err, &lost), errors.As(err, &unreachable), errors.Is(err, errOverdue):
 		return transient(err)
 	}
 	return refused(err)
@@ -222,12 +227,15 @@ func (t target) sshLines(line string) ([][]string, error) {
 	return out, nil
 }
 
+// errOverdue ends what a verb does on a host at its --timeout.
+var errOverdue = errors.New("what it has begun there may still run: look there before you run it again, or give it more: --timeout")
+
 // within bounds what a verb does on a host; 0 leaves it unbounded.
 func within(ctx context.Context, d time.Duration, what string) (context.Context, context.CancelFunc) {
 	if d <= 0 {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeoutCause(ctx, d, fmt.Errorf("%s did not end within %s (give it more: --timeout)", what, d))
+	return context.WithTimeoutCause(ctx, d, fmt.Errorf("%s did not end within %s (%w)", what, d, errOverdue))
 }
 
 // carryOut carries a plan out on a host, or with dryRun shows it, and gives the steps that are told of.

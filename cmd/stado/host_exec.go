@@ -31,8 +31,9 @@ func newHostExec(a *app) *cobra.Command {
 		Long: `Run a command on a host, with stdin, stdout and stderr passed through. Every argument reaches the command as it is written here; for
 what the host's shell is to expand, run a shell: -- sh -c '…'.` + channelHelp + `
 
-Exit status: the command's own; 255 also when a signal ended it. 69 when no path connected, so that nothing has run, or when the
-connection ended before the command did, which the sentence on stderr tells apart; 1 refused, 2 usage.`,
+Exit status: the command's own; 255 also when a signal ended it. 69 when no path connected, so that nothing has run, when the
+connection ended before the command did, or when --timeout ran out, after which it may still run there; the sentence on stderr tells them
+apart; 1 refused, 2 usage.`,
 		Example: "  stado host exec a1 -- stado resolver status\n  stado host exec a1 -- sh -c 'df -h | tail -1' >disk\n" +
 			"  stado host exec --registry fleet a1 --dry-run -- uptime",
 		Args: func(c *cobra.Command, args []string) error {
@@ -74,7 +75,7 @@ connection ended before the command did, which the sentence on stderr tells apar
 	f.flags(c)
 	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "print what would be run and run nothing")
 	c.Flags().BoolVar(&asJSON, "json", false, "with --dry-run: print it as JSON")
-	c.Flags().DurationVar(&timeout, "timeout", 0, "end the command after this time (default: no limit)")
+	c.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "end the command after this time; 0: no limit")
 	return c
 }
 

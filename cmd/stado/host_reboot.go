@@ -23,6 +23,7 @@ type rebootReceipt struct {
 	Seconds float64              `json:"seconds"`         // from the order until the host let us in again
 	State   bootstrap.AgentState `json:"state,omitempty"` // of the agent afterwards
 	Says    string               `json:"says,omitempty"`
+	Steps   []bootstrap.Step     `json:"steps"`
 }
 
 func newHostReboot(a *app) *cobra.Command {
@@ -69,12 +70,15 @@ func (a *app) reboot(ctx context.Context, f agentFlags, name fleet.HostName, noW
 	if err != nil {
 		return refused(err)
 	}
-	before, _ := facts.State()
-	answer := rebootReceipt{Host: name, Status: statusPlanned, Path: path, Before: before, Boot: facts.Boot}
+	before, found := facts.State()
+	answer := rebootReceipt{Host: name, Status: statusPlanned, Path: path, Before: before, Boot: facts.Boot, Steps: []bootstrap.Step{step}}
 	if t.registry.Directory.Authority.Host == name {
 		fmt.Fprintf(a.stderr, "host %s is the registry authority; the other hosts go on with what they hold until it answers again\n", name)
 	}
 	if f.dryRun {
+		if !f.asJSON {
+			fmt.Fprintf(a.stdout, "found      %s\n%-9s  %s (%s)\n", fleet.EscapeControls(found), step.Action, name, step.Detail)
+		}
 		return a.rebooted(answer, f.asJSON, nil)
 	}
 	began := time.Now()
@@ -97,7 +101,7 @@ func (a *app) reboot(ctx context.Context, f agentFlags, name fleet.HostName, noW
 	case facts.Enabled:
 		facts, err = untilServing(ctx, t, w, facts)
 	case before != bootstrap.AgentStopped:
-		err = refused(fmt.Errorf("host %s is back, and nothing there starts its agent with it (run: stado host recover %s)", name, name))
+		err = refused(fmt.Errorf("host %s is back, and nothing there starts its agent with it (run: stado host recover %s%s)", name, name, f.below()))
 	}
 	answer.State, answer.Says = facts.State()
 	return a.rebooted(answer, f.asJSON, err)

@@ -41,6 +41,14 @@ func (f *agentFlags) flags(c *cobra.Command, timeout time.Duration) {
 	c.Flags().DurationVar(&f.timeout, "timeout", timeout, "end after this time")
 }
 
+// below is what another verb has to be given for the same place.
+func (f agentFlags) below() string {
+	if f.root == "/" {
+		return ""
+	}
+	return " --root " + f.root
+}
+
 // place is where the agent of a host was put.
 func (f agentFlags) place(host fleet.HostName) (bootstrap.Wanted, error) {
 	w := bootstrap.Wanted{Host: string(host), Root: f.root}
@@ -60,7 +68,7 @@ func newHostRecover(a *app) *cobra.Command {
 stand. One that answers is left alone, --restart starts it anew. What is installed does not change, which is what bootstrap is for. The
 agent is started by systemd where its unit is, else left to itself.` + channelHelp + `
 
-Exit status: 0 the agent serves, 1 it does not, or refused, 2 usage, 69 the host does not answer, or no longer does.`,
+Exit status: 0 the agent serves, 1 it does not, or refused, 2 usage, 69 the host does not answer, no longer does, or not in time.`,
 		Example: "  stado host recover a1\n  stado host recover --registry fleet a1 --login root --restart --json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {

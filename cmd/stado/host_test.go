@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -85,15 +86,17 @@ func TestHostVerbs(t *testing.T) {
 	file("bin/ssh", "#!/bin/sh\nfor word; do echo \"$word\" >>\"$SSH_NOTES\"; done\nexec "+real+" \"$@\"\n", 0o755)
 	file("ssh-config", string(sshConfig(d)), 0o600)
 	binary, fleet := sandboxtest.Binary(t), filepath.Join(dir, "fleet")
-	stado := func(notes string, args ...string) {
+	stado := func(notes string, args ...string) string {
 		t.Helper()
 		x := exec.Command(binary, args...)
 		x.Env = append(os.Environ(), "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"), "SSH_NOTES="+notes, "STADO_HOME="+filepath.Join(dir, "state"))
 		var stderr bytes.Buffer
 		x.Stderr = &stderr
-		if err := x.Run(); err != nil {
+		out, err := x.Output()
+		if err != nil {
 			t.Fatalf("stado %q: %v\n%s", args, err, stderr.String())
 		}
+		return string(out)
 	}
 	stado(os.DevNull, "init", fleet, "--host", "a1")
 	file("fleet/hosts/port.cue", "package fleet\n\nregistry: hosts: port: ssh: \""+string(d.Destination)+"\"\n", 0o644)
@@ -119,7 +122,10 @@ func TestHostVerbs(t *testing.T) {
 			t.Run(verb+" "+host, func(t *testing.T) {
 				t.Parallel()
 				notes := filepath.Join(t.TempDir(), "notes")
-				stado(notes, append(append([]string{"host", verb, host}, flags...), more...)...)
+				out := stado(notes, append(append([]string{"host", verb, host}, flags...), more...)...)
+				if verb == "reboot" && !regexp.MustCompile(`^found      .+\nreboot     `+host+` \((systemctl )?reboot\)\n$`).MatchString(out) {
+					t.Errorf("what would be done is told as %q", out)
+				}
 				got, err := os.ReadFile(notes)
 				if err != nil || strings.Count(string(got), "\n--\n"+want+"\n") != 1 {
 					t.Errorf("%v; ssh was not given %s:\n%s", err, want, got)

@@ -9,7 +9,7 @@ import (
 
 // Step is one change of a host: a command for its shell, and the input.
 type Step struct {
-	Action string `json:"action"` // account, directory, write or start
+	Action string `json:"action"` // account, directory, write, start or reboot
 	Path   string `json:"path,omitempty"`
 	SHA256 string `json:"sha256,omitempty"` // of a file that is written
 	Detail string `json:"detail"`           // why, or how

@@ -63,9 +63,9 @@ func (w Wanted) Recover(f Facts, anew bool) (*Step, error) {
 	case w.Root == "/" && f.UID != 0:
 		return nil, errors.New(sayNotRoot(w.Host, f.Login))
 	case !program:
-		return nil, errors.New(sayNotInstalled(w.Host, w.Program()))
+		return nil, errors.New(sayNotInstalled(w, w.Program()))
 	case !settings:
-		return nil, errors.New(sayNotInstalled(w.Host, w.settingsFile()))
+		return nil, errors.New(sayNotInstalled(w, w.settingsFile()))
 	}
 	if state, _ := f.State(); (state == AgentServes || state == AgentRuns) && !anew {
 		return nil, nil

@@ -98,6 +98,15 @@ func TestRecover(t *testing.T) {
 	}
 }
 
+// What is to be run for a place below a directory names that directory: without it the advice would install into /.
+func TestRecoverBelowARoot(t *testing.T) {
+	t.Parallel()
+	_, err := bootstrap.Wanted{Host: "a1", Root: "/srv/box"}.Recover(bootstrap.Facts{}, false)
+	if want := "host a1 has no /srv/box/usr/local/bin/stado (run: stado host bootstrap a1 --root /srv/box --init none)"; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
 func TestReboot(t *testing.T) {
 	t.Parallel()
 	if s, err := (bootstrap.Facts{Boot: "x", Systemd: true}).Reboot("a1"); err != nil || !slices.Equal(s.Words[len(s.Words)-2:], []string{"systemctl", "reboot"}) {

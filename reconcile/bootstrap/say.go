@@ -75,8 +75,12 @@ func saySilent(pid int, said string) string {
 	return fmt.Sprintf("the agent with pid %d does not answer%s", pid, said)
 }
 
-func sayNotInstalled(host, file string) string {
-	return fmt.Sprintf("host %s has no %s (run: stado host bootstrap %s)", host, file, host)
+func sayNotInstalled(w Wanted, file string) string {
+	below := ""
+	if w.Root != "/" {
+		below = " --root " + w.Root + " --init none"
+	}
+	return fmt.Sprintf("host %s has no %s (run: stado host bootstrap %s%s)", w.Host, file, w.Host, below)
 }
 
 func sayNoReboot(host, login string) string {

@@ -185,6 +185,9 @@ func (c Channel) over(ctx context.Context, p remote.Path, cmd Command) (_ Exit, 
 	defer late.Stop()
 	x := command(ctx, argv, cmd)
 	if err := x.Start(); err != nil {
+		if ctx.Err() != nil && !errors.Is(context.Cause(ctx), errLate) {
+			return Exit{}, "", context.Cause(ctx)
+		}
 		return Exit{}, "", errors.New(sayNoProgram(err))
 	}
 	log.follow(func() { late.Stop() })
