@@ -30,6 +30,7 @@ const (
 	RuleImport      = "STADO-FILE-008"
 	RuleModule      = "STADO-FILE-009"
 	RuleLineEnds    = "STADO-FILE-010"
+	RuleSkipped     = "STADO-FILE-011"
 	RuleFileSize    = "STADO-LIMIT-001"
 	RuleTotalSize   = "STADO-LIMIT-002"
 	RuleFileCount   = "STADO-LIMIT-003"
@@ -54,6 +55,7 @@ func Rules() []Rule {
 		{RuleImport, "forbidden import", "A registry imports the schema and the packages strings, net, list, struct, regexp and strconv, nothing else."},
 		{RuleModule, "file in cue.mod", "cue.mod holds module.cue and pkg/ only, and stands in the root only; agents use the schema of their binary."},
 		{RuleLineEnds, "carriage returns", "Lines end with a line feed alone. With carriage returns a change of one line is a change of every line, and a text of several lines is another value."},
+		{RuleSkipped, "file that nobody reads", "CUE reads no file whose name starts with a dot or an underscore, or ends in _test.cue or _tool.cue. The host or the service web_test stands in web_test.entry.cue. Below hosts/ and services/ such a file is most likely meant; it is a warning."},
 		{RuleFileSize, "file too large", "A registry file has at most 256 KiB."},
 		{RuleTotalSize, "registry too large", "The files of a registry have at most 64 MiB together."},
 		{RuleFileCount, "too many files", "A registry has at most 200,000 files."},

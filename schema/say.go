@@ -31,6 +31,14 @@ func sayCaseFold(p, other string) string {
 	return fmt.Sprintf("unsafe path: %s and %s differ by case only", p, other)
 }
 
+func saySkipped(why string) string {
+	return "nobody reads the file, so that what it declares is not in the registry: " + why
+}
+
+func hintSkipped(name string) string {
+	return fmt.Sprintf("rename it to %s, or move what is not registry out of %s/ and %s/", name, hostsLabel, servicesLabel)
+}
+
 func sayAttribute(name string) string {
 	return fmt.Sprintf("external reference: the attribute @%s makes the registry depend on something outside it", name)
 }

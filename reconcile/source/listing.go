@@ -178,7 +178,7 @@ func (g *listGate) read(ctx context.Context, r Repository) ([]schema.File, error
 	var files []schema.File
 	var hashes []string
 	for _, f := range g.files {
-		if _, name := split(f.path); wanted(name) && !announced[f.path] {
+		if wanted(f.path) && !announced[f.path] {
 			files = append(files, schema.File{Path: f.path})
 			hashes = append(hashes, f.hash)
 		}

@@ -112,8 +112,14 @@ func printable(file string) string {
 	return q
 }
 
-// wanted reports whether a file belongs to the registry's text: CUE files outside hidden directories.
-func wanted(name string) bool { return strings.HasSuffix(name, ".cue") && !hidden(name) }
+// wanted reports whether the schema is to see a file outside hidden directories: CUE files, and those that look like a host or a service
+// and are hidden themselves, of which it says that nobody reads them.
+func wanted(file string) bool {
+	if !strings.HasSuffix(file, ".cue") {
+		return false
+	}
+	return !hidden(path.Base(file)) || strings.HasPrefix(file, "hosts/") || strings.HasPrefix(file, "services/")
+}
 
 // hidden reports whether a name starts with a dot: legal, as in .github, and never entered or read.
 func hidden(name string) bool { return strings.HasPrefix(name, ".") }
@@ -205,7 +211,7 @@ func (g *treeGate) entry(file string, e object.TreeEntry, depth int) error {
 			return fmt.Errorf("cannot read %s: %w", file, err)
 		}
 		g.size(file, size)
-		if wanted(e.Name) {
+		if wanted(file) {
 			g.blobs = append(g.blobs, blob{path: file, hash: e.Hash, known: known})
 		}
 	default:

@@ -92,7 +92,7 @@ func (g *dirGate) entry(file string, e fs.DirEntry, depth int) error {
 		g.symlink(file)
 	case !e.Type().IsRegular():
 		g.refuse(RuleSpecial, file, "the entry is not a plain file", "move it out of the repository")
-	case wanted(e.Name()):
+	case wanted(file):
 		info, err := e.Info()
 		if err != nil {
 			return err
