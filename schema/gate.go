@@ -76,6 +76,11 @@ func (c *compiler) gateFiles(files []File) []File {
 	if c.findings.refuses() {
 		return nil
 	}
+	for _, f := range cueFiles {
+		if f.Path == ModuleFile {
+			c.findings.add(moduleFindings(f)...)
+		}
+	}
 	cueFiles = slices.DeleteFunc(cueFiles, func(f File) bool { return c.skips(f.Path) })
 	for _, f := range cueFiles {
 		if finding, bad := gateText(f); bad {
@@ -197,7 +202,7 @@ func component(name string) bool {
 func strayModule(p string) bool {
 	parts := strings.Split(p, "/")
 	i := slices.Index(parts[:len(parts)-1], modDir)
-	return i > 0 || i == 0 && p != modDir+"/module.cue" && parts[1] != "pkg"
+	return i > 0 || i == 0 && p != ModuleFile && parts[1] != "pkg"
 }
 
 // gateText refuses content that is no CUE text, by the name of what it is.
