@@ -4,9 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/filemode"
@@ -63,6 +66,29 @@ func (g *gate) enter(dir, name string, depth int) bool {
 		return false
 	}
 	return true
+}
+
+// fold is a name as file systems see it that ignore case.
+func fold(name string) string {
+	lower := strings.ToLower(name)
+	if !strings.ContainsFunc(name, func(r rune) bool { return r > unicode.MaxASCII }) {
+		return lower
+	}
+	return strings.ToLower(strings.ToUpper(lower)) // some letters have two small forms
+}
+
+// cases refuses the names of one directory that differ by case only, CUE or not: of a file, or a directory, of that name in another
+// spelling a checkout would leave only one.
+func (g *gate) cases(dir string, names []string) {
+	spelt := make(map[string]string, len(names))
+	for _, name := range names {
+		key := fold(name)
+		if other, ok := spelt[key]; ok && other != name {
+			g.refuse(schema.RuleCaseFold, path.Join(dir, name), sayCaseFold(path.Join(dir, name), path.Join(dir, other)), "rename one of them")
+			continue
+		}
+		spelt[key] = name
+	}
 }
 
 func (g *gate) size(file string, size int64) {
@@ -174,6 +200,7 @@ func (g *treeGate) walk(dir string, hash plumbing.Hash, depth int) error {
 		return fmt.Errorf("cannot read directory /%s: %w", dir, err)
 	}
 	seen := make(map[string]struct{}, len(tree.Entries))
+	plain := true
 	for _, e := range tree.Entries {
 		if !g.enter(dir, e.Name, depth) {
 			if g.full() || g.entries > maxEntries {
@@ -187,9 +214,13 @@ func (g *treeGate) walk(dir string, hash plumbing.Hash, depth int) error {
 			continue
 		}
 		seen[e.Name] = struct{}{}
+		plain = plain && fold(e.Name) == e.Name
 		if err := g.entry(file, e, depth); err != nil {
 			return err
 		}
+	}
+	if !plain {
+		g.cases(dir, slices.Sorted(maps.Keys(seen)))
 	}
 	return nil
 }
