@@ -3,10 +3,12 @@ package schema
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
+	"cuelang.org/go/cue/ast"
 	"cuelang.org/go/cue/errors"
 	"cuelang.org/go/cue/literal"
 	"cuelang.org/go/cue/token"
@@ -142,7 +144,49 @@ func (c *compiler) place(fieldPath string, e errors.Error) Position {
 	if places := c.places(e); len(places) > 0 {
 		return places[0]
 	}
-	return At(c.where.index, fieldPath)
+	if at := At(c.where.index, fieldPath); at.File != "" {
+		return at
+	}
+	return c.template(unquoted(e.Path()))
+}
+
+// template is where the registry's own files give the longest beginning of a path that does not lead into the registry: a definition, or a
+// hidden field. Of a cycle the evaluator names nothing else.
+func (c *compiler) template(labels []string) Position {
+	best, found := 0, Position{}
+	for _, name := range slices.Sorted(maps.Keys(c.files)) {
+		file, err := parseCUE(name, c.files[name])
+		if err != nil {
+			continue // nothing that is evaluated
+		}
+		if at, depth := deepest(file.Decls, labels); depth > best {
+			best, found = depth, Position{name, at.Line, at.Column}
+		}
+	}
+	return found
+}
+
+// deepest follows labels through struct literals as far as they go.
+func deepest(elts []ast.Decl, labels []string) (at Position, depth int) {
+	for _, d := range elts {
+		f, ok := d.(*ast.Field)
+		if !ok || len(labels) == 0 {
+			continue
+		}
+		if label, _, err := ast.LabelName(f.Label); err != nil || label != labels[0] {
+			continue
+		}
+		here, n := position(f.Label.Pos()), 0
+		if st, ok := f.Value.(*ast.StructLit); ok {
+			if inner, more := deepest(st.Elts, labels[1:]); more > 0 {
+				here, n = inner, more
+			}
+		}
+		if n+1 > depth {
+			at, depth = here, n+1
+		}
+	}
+	return at, depth
 }
 
 func (c *compiler) conflict(fieldPath string, at Position, message string, e errors.Error) fleet.Finding {

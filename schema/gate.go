@@ -3,6 +3,7 @@ package schema
 import (
 	"bytes"
 	"fmt"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -75,13 +76,45 @@ func (c *compiler) gateFiles(files []File) []File {
 	if c.findings.refuses() {
 		return nil
 	}
-	cueFiles = slices.DeleteFunc(cueFiles, func(f File) bool { return skipped(f.Path) })
+	for _, f := range cueFiles {
+		if f.Path == ModuleFile {
+			c.findings.add(moduleFindings(f)...)
+		}
+	}
+	cueFiles = slices.DeleteFunc(cueFiles, func(f File) bool { return c.skips(f.Path) })
 	for _, f := range cueFiles {
 		if finding, bad := gateText(f); bad {
 			c.findings.add(finding)
 		}
 	}
 	return cueFiles
+}
+
+// skips is [skipped], with a warning about a file that stands where hosts and services are declared.
+func (c *compiler) skips(p string) bool {
+	if !skipped(p) {
+		return false
+	}
+	if top, _, nested := strings.Cut(p, "/"); nested && (top == hostsLabel || top == servicesLabel) {
+		why, name := unread(p)
+		warning := hinted(refusal(RuleSkipped, Position{File: p}, "", saySkipped(why)), hintSkipped(name))
+		warning.Severity = fleet.SeverityWarning
+		c.findings.add(warning)
+	}
+	return true
+}
+
+// unread says why CUE skips a file, and what to call it instead.
+func unread(p string) (why, name string) {
+	if hidden(p) {
+		for part := range strings.SplitSeq(p, "/") {
+			name = path.Join(name, strings.TrimLeft(part, "._"))
+		}
+		dir, base := path.Split(name)
+		return "a name in its path starts with a dot or an underscore", dir + EntryFile(EntryName(base))
+	}
+	dir, base := path.Split(p)
+	return "its name ends in _test.cue or _tool.cue", dir + EntryFile(strings.TrimSuffix(base, ".cue"))
 }
 
 // skipped reports whether a file is no part of the package: what the cue command skips, the module's own directory, the policies.
@@ -169,7 +202,7 @@ func component(name string) bool {
 func strayModule(p string) bool {
 	parts := strings.Split(p, "/")
 	i := slices.Index(parts[:len(parts)-1], modDir)
-	return i > 0 || i == 0 && p != modDir+"/module.cue" && parts[1] != "pkg"
+	return i > 0 || i == 0 && p != ModuleFile && parts[1] != "pkg"
 }
 
 // gateText refuses content that is no CUE text, by the name of what it is.

@@ -90,7 +90,7 @@ func fill(n, size int) []File {
 func TestSkippedFiles(t *testing.T) {
 	files := withBase(nil)
 	for _, p := range []string{
-		"README.md", "_draft.cue", ".hidden.cue", ".github/x.cue", "_old/x.cue", "hosts/_x.cue", "hosts/.x.cue", "a_tool.cue", "hosts/a_test.cue",
+		"README.md", "_draft.cue", ".hidden.cue", ".github/x.cue", "_old/x.cue", "a_tool.cue", "a_test.cue",
 		"policies/own.cue", "policies/deep/own.cue", "cue.mod/pkg/example.net/x.cue", "hosts/a.cue.orig",
 	} {
 		files = append(files, File{p, []byte("@embed(nothing that is CUE")})
@@ -101,6 +101,31 @@ func TestSkippedFiles(t *testing.T) {
 	}
 	if want := `{"service_directory":{"generation":42}}`; string(got.Document) != want {
 		t.Errorf("got %s, want %s", got.Document, want)
+	}
+}
+
+// TestSkippedEntries warns of files that look like a host or a service and that nobody reads, with the name that would be read.
+func TestSkippedEntries(t *testing.T) {
+	files := withBase(nil)
+	for _, p := range []string{"hosts/b_test.cue", "hosts/fra/_b.cue", "services/.b.cue", "services/_b_tool.cue", "hosts/b_test.entry.cue"} {
+		files = append(files, cueFile(p, "registry: hosts: b_test: {}"))
+	}
+	got := Compile(files, Options{})
+	if got.Document == nil || !strings.Contains(string(got.Document), `"b_test"`) {
+		t.Fatalf("%s, findings %v", got.Document, got.Findings)
+	}
+	want := map[string]string{
+		"hosts/b_test.cue": "hosts/b_test.entry.cue", "hosts/fra/_b.cue": "hosts/fra/b.cue", "services/.b.cue": "services/b.cue",
+		"services/_b_tool.cue": "services/b_tool.entry.cue",
+	}
+	for _, f := range got.Findings {
+		name, ok := want[f.File]
+		if delete(want, f.File); !ok || f.Rule != RuleSkipped || f.Severity != fleet.SeverityWarning || !strings.HasPrefix(f.Hint, "rename it to "+name+", ") {
+			t.Errorf("%+v", f)
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("no warning of %v", want)
 	}
 }
 

@@ -24,7 +24,7 @@ func ownerOf(file string) owner {
 	top, _, nested := strings.Cut(file, "/")
 	switch {
 	case nested && (top == hostsLabel || top == servicesLabel):
-		return owner{top, entryName(path.Base(file))}
+		return owner{top, EntryName(path.Base(file))}
 	case file == generationFile, file == authorityFile:
 		return owner{kind: file}
 	}
@@ -67,9 +67,9 @@ func Owns(owner, file string) bool { return owner != "" && ownerOf(owner) == own
 func ownerPath(labels []string) string {
 	switch {
 	case len(labels) > 1 && labels[0] == hostsLabel:
-		return hostsLabel + "/" + entryFile(labels[1])
+		return hostsLabel + "/" + EntryFile(labels[1])
 	case len(labels) > 2 && labels[0] == directoryLabel && labels[1] == servicesLabel:
-		return servicesLabel + "/" + entryFile(labels[2])
+		return servicesLabel + "/" + EntryFile(labels[2])
 	case len(labels) > 1 && labels[0] == directoryLabel && labels[1] == "generation":
 		return generationFile
 	case len(labels) > 1 && labels[0] == directoryLabel && labels[1] == "authority":
@@ -78,18 +78,21 @@ func ownerPath(labels []string) string {
 	return ""
 }
 
-// entrySuffix stands after a name that the cue command would take for something else: it reads no file x_test.cue or x_tool.cue.
+// entrySuffix stands after a name that the cue command would take for something else: it reads no file x_test.cue or x_tool.cue. A name that
+// ends in the suffix itself gets another one, so that every file is that of one name.
 const entrySuffix = ".entry"
 
-func entryFile(name string) string {
+// EntryFile is the name of the file that declares the host or the service name: every reader skips some of the names name.cue.
+func EntryFile(name string) string {
 	if skippedName(name) {
 		name += entrySuffix
 	}
 	return name + ".cue"
 }
 
-func entryName(base string) string {
-	name := strings.TrimSuffix(base, ".cue")
+// EntryName is the host or the service that a file of this name declares: the reverse of [EntryFile].
+func EntryName(file string) string {
+	name := strings.TrimSuffix(file, ".cue")
 	if cut, ok := strings.CutSuffix(name, entrySuffix); ok && skippedName(cut) {
 		return cut
 	}
@@ -97,5 +100,7 @@ func entryName(base string) string {
 }
 
 func skippedName(name string) bool {
+	for ; strings.HasSuffix(name, entrySuffix); name = strings.TrimSuffix(name, entrySuffix) {
+	}
 	return strings.HasSuffix(name, "_test") || strings.HasSuffix(name, "_tool")
 }

@@ -16,6 +16,8 @@ func TestOwner(t *testing.T) {
 		"hosts.a1":                   {"hosts/a1.cue", false},
 		`hosts."a.b".ssh`:            {"hosts/a.b.cue", false},
 		"hosts.web_test.zone":        {"hosts/web_test.entry.cue", false},
+		`hosts."web_test.entry"`:     {"hosts/web_test.entry.entry.cue", false},
+		`hosts."web.entry"`:          {"hosts/web.entry.cue", false},
 		"service_directory":          {"", true},
 		"service_directory.services": {"", true},
 		"service_directory.services.pay.consumers": {"services/pay.cue", false},
@@ -26,6 +28,11 @@ func TestOwner(t *testing.T) {
 	} {
 		if file, entries := schema.Owner(path); file != want.file || entries != want.entries {
 			t.Errorf("%s: %q, %t", path, file, entries)
+		}
+	}
+	for _, name := range []string{"a1", "web_test", "web_tool", "web_test.entry", "web_test.entry.entry", "web.entry", "test", "_test"} {
+		if got := schema.EntryName(schema.EntryFile(name)); got != name {
+			t.Errorf("%s stands in %s, which is that of %s", name, schema.EntryFile(name), got)
 		}
 	}
 	for file, owns := range map[string]bool{"hosts/a1.cue": true, "hosts/fra/a1.cue": true, "hosts/a2.cue": false, "services/a1.cue": false, "a1.cue": false} {

@@ -139,6 +139,9 @@ func gateSyntax(name string, file *ast.File, pkg string) []fleet.Finding {
 		g.refuse(RulePackage, at, sayPackage(p, pkg), hintPackage(pkg))
 	}
 	g.entries(file, len(file.Decls))
+	if !g.stopped {
+		g.repeated(file.Decls)
+	}
 	ast.Walk(file, g.enter, g.leave)
 	return g.findings
 }
@@ -178,7 +181,9 @@ func (g *syntaxGate) enter(n ast.Node) bool {
 	}
 	switch x := n.(type) {
 	case *ast.StructLit:
-		g.entries(x, len(x.Elts))
+		if g.entries(x, len(x.Elts)); !g.stopped {
+			g.repeated(x.Elts)
+		}
 	case *ast.ListLit:
 		g.entries(x, len(x.Elts))
 	case *ast.Attribute:

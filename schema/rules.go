@@ -19,6 +19,7 @@ const (
 	RulePackage     = "STADO-SCHEMA-008"
 	RuleOtherLeaf   = "STADO-SCHEMA-009"
 	RuleOutside     = "STADO-SCHEMA-010"
+	RuleRepeated    = "STADO-SCHEMA-011"
 	RuleBindClash   = "STADO-BIND-001"
 	RulePath        = "STADO-FILE-001"
 	RuleCaseFold    = "STADO-FILE-002"
@@ -30,6 +31,7 @@ const (
 	RuleImport      = "STADO-FILE-008"
 	RuleModule      = "STADO-FILE-009"
 	RuleLineEnds    = "STADO-FILE-010"
+	RuleSkipped     = "STADO-FILE-011"
 	RuleFileSize    = "STADO-LIMIT-001"
 	RuleTotalSize   = "STADO-LIMIT-002"
 	RuleFileCount   = "STADO-LIMIT-003"
@@ -52,8 +54,9 @@ func Rules() []Rule {
 		{RuleMarkers, "conflict markers", "The file was committed in the middle of a merge."},
 		{RuleAttribute, "external reference", "The attributes @embed, @extern, @if, @ignore, @tag and @experiment make a registry depend on something outside it, or mean different things to different readers."},
 		{RuleImport, "forbidden import", "A registry imports the schema and the packages strings, net, list, struct, regexp and strconv, nothing else."},
-		{RuleModule, "file in cue.mod", "cue.mod holds module.cue and pkg/ only, and stands in the root only; agents use the schema of their binary."},
+		{RuleModule, "file in cue.mod", "cue.mod holds module.cue and pkg/ only, and stands in the root only; agents use the schema of their binary. module.cue is what plain `cue` reads the registry with: it names a module, and a version of the language that has what the schema needs."},
 		{RuleLineEnds, "carriage returns", "Lines end with a line feed alone. With carriage returns a change of one line is a change of every line, and a text of several lines is another value."},
+		{RuleSkipped, "file that nobody reads", "CUE reads no file whose name starts with a dot or an underscore, or ends in _test.cue or _tool.cue. The host or the service web_test stands in web_test.entry.cue. Below hosts/ and services/ such a file is most likely meant; it is a warning."},
 		{RuleFileSize, "file too large", "A registry file has at most 256 KiB."},
 		{RuleTotalSize, "registry too large", "The files of a registry have at most 64 MiB together."},
 		{RuleFileCount, "too many files", "A registry has at most 200,000 files."},
@@ -72,5 +75,6 @@ func Rules() []Rule {
 		{RulePackage, "wrong package", "Every registry file says `package fleet`; only the files below policies/ are another package."},
 		{RuleOtherLeaf, "host or service file reads another one", "A file of one host or one service may use its own fields and what shared files define: it is evaluated without the other hosts and services."},
 		{RuleOutside, "field outside registry", "A top-level field other than `registry` is not part of the registry; start its name with _ or # if it is a template."},
+		{RuleRepeated, "field given twice", "One file gives a field twice with one value, as a merge does that kept both sides. CUE takes it, and the next change of one of them is a conflict."},
 	}
 }

@@ -31,6 +31,20 @@ func sayCaseFold(p, other string) string {
 	return fmt.Sprintf("unsafe path: %s and %s differ by case only", p, other)
 }
 
+func sayModule(why string) string { return "plain cue could not read the registry: " + why }
+
+func sayRepeated(label, first string) string {
+	return fmt.Sprintf("`%s` is set twice, here and at %s", label, first)
+}
+
+func saySkipped(why string) string {
+	return "nobody reads the file, so that what it declares is not in the registry: " + why
+}
+
+func hintSkipped(name string) string {
+	return fmt.Sprintf("rename it to %s, or move what is not registry out of %s/ and %s/", name, hostsLabel, servicesLabel)
+}
+
 func sayAttribute(name string) string {
 	return fmt.Sprintf("external reference: the attribute @%s makes the registry depend on something outside it", name)
 }
@@ -120,6 +134,8 @@ const (
 	hintRename        = "rename one of them"
 	hintPath          = "rename it: letters, digits, dots, underscores and hyphens, at most 128 in a name, at most 16 names in a path"
 	hintModule        = "keep cue.mod/module.cue and cue.mod/pkg only"
+	hintModuleFile    = "write into it: module: \"fleet.example@v0\" and language: version: \"" + languageVersion + "\""
+	hintRepeated      = "a merge may have kept both: leave one"
 	hintAttribute     = "remove the attribute and write the value itself"
 	hintImport        = "a registry may import stado.internal/schema, strings, net, list, struct, regexp and strconv"
 	hintFlatten       = "write the value less deeply nested"

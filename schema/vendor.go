@@ -14,8 +14,8 @@ import (
 const BindingFile = "registry.cue"
 
 // VendorDrift lists the files of a registry's vendored schema that differ from the embedded one, sorted by path: changed, missing, or
-// not ours; and [BindingFile] when nothing binds the registry to the schema. files are those of the whole registry. Agents read neither;
-// drift only means that plain `cue vet` judges otherwise than they do.
+// not ours; [BindingFile] when nothing binds the registry to the schema, and [ModuleFile] when it is missing. files are those of the whole
+// registry. Agents need none of them; drift only means that plain `cue vet` judges otherwise than they do, or not at all.
 func VendorDrift(files []File) []string {
 	vendored := map[string][]byte{}
 	for _, f := range files {
@@ -36,6 +36,9 @@ func VendorDrift(files []File) []string {
 	}
 	if !slices.ContainsFunc(files, binding) {
 		drift = append(drift, BindingFile)
+	}
+	if !slices.ContainsFunc(files, func(f File) bool { return f.Path == ModuleFile }) {
+		drift = append(drift, ModuleFile)
 	}
 	slices.Sort(drift)
 	return drift

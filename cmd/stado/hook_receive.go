@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -173,6 +174,10 @@ func (r receiver) walk(ctx context.Context, held source.Verdict, chain []string)
 			return err
 		}
 		newest := i == len(chain)-1
+		if newest {
+			findings = append(findings, driftFindings(next.Drift)...) // on the way it keeps no agent from admitting
+			findings.Sort()
+		}
 		if findings.Refuses() && !newest {
 			fmt.Fprintf(r.app.stderr, "note: agents will step over %.12s, which is refused by %s\n", commit, firstRule(findings))
 		}
@@ -231,7 +236,7 @@ func (r receiver) step(ctx context.Context, held source.Verdict, last, commit st
 	if err != nil {
 		return next, nil, err
 	}
-	findings := append(next.Findings, driftFindings(next.Drift)...)
+	findings := slices.Clone(next.Findings)
 	if held.Document != nil && next.Document != nil {
 		next.Gap = policies.GapBetween(held.Commit, last, next.Parent)
 		change, err := r.evaluator.Judge(ctx, r.repository.Dir, held, next)

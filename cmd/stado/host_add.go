@@ -9,6 +9,7 @@ import (
 
 	"stado.internal/stado/fleet"
 	"stado.internal/stado/reconcile/change"
+	"stado.internal/stado/schema"
 )
 
 // hostReceipt is the JSON answer of `stado host add`.
@@ -31,7 +32,8 @@ func newHostAdd(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "add NAME --ssh DESTINATION",
 		Short: "Declare a host",
-		Long: `Declare the host NAME in a file of its own, hosts/NAME.cue or with --site hosts/SITE/NAME.cue. With --api-bind it has a resolver,
+		Long: `Declare the host NAME in a file of its own, hosts/NAME.cue or with --site hosts/SITE/NAME.cue;
+where NAME ends in _test or _tool, which CUE does not read, the file is NAME.entry.cue. With --api-bind it has a resolver,
 which begins without adapters.` + changeHelp,
 		Example: "  stado host add delos --ssh stado@delos.example.net --zone fra1 --dry-run\n" +
 			"  stado host add delos --ssh 'stado@[10.20.0.14]:2222' --ssh-fallback public=stado@delos.example.net --hostname delos.example.net --label role=app --api-bind 127.0.0.1:7700 --push",
@@ -112,5 +114,5 @@ func (h hostFlags) host(name fleet.HostName) (fleet.Host, string, error) {
 			return out, "", err
 		}
 	}
-	return out, path.Join("hosts", h.site, string(name)+".cue"), nil
+	return out, path.Join("hosts", h.site, schema.EntryFile(string(name))), nil
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"stado.internal/stado/schema"
 )
 
 func newInit(a *app) *cobra.Command {
@@ -68,7 +70,7 @@ func (a *app) initRepository(dir, host string, forge integration) error {
 		return refused(fmt.Errorf("cannot make a registry repository in %s: %w", dir, err))
 	}
 	fmt.Fprintf(a.stdout, "made a registry repository in %s\nhost      %s\nedit      %s\nvet       stado vet %s\n",
-		dir, s.Host, filepath.Join(dir, "hosts", s.Host+".cue"), dir)
+		dir, s.Host, filepath.Join(dir, "hosts", schema.EntryFile(s.Host)), dir)
 	return nil
 }
 

@@ -67,8 +67,8 @@ func (s scaffold) files() (map[string][]byte, error) {
 		"module.cue":     "cue.mod/module.cue",
 		"registry.cue":   "registry.cue",
 		"generation.cue": "generation.cue",
-		"host.cue":       "hosts/" + s.Host + ".cue",
-		"service.cue":    "services/" + sampleService + ".cue",
+		"host.cue":       "hosts/" + schema.EntryFile(s.Host),
+		"service.cue":    "services/" + schema.EntryFile(sampleService),
 		"README.md":      "README.md",
 	} {
 		t, err := template.ParseFS(scaffoldFiles, "scaffold/"+name+".tmpl")

@@ -10,6 +10,7 @@ import (
 
 	"stado.internal/stado/fleet"
 	"stado.internal/stado/reconcile/change"
+	"stado.internal/stado/schema"
 	"stado.internal/stado/schema/edit"
 )
 
@@ -131,7 +132,7 @@ func (n declaration) create(d *change.Draft, endpoints map[fleet.HostName]fleet.
 		return err
 	}
 	v.Data = append(v.Members(), n.structs()...)
-	return d.CreateValue("services/"+string(n.name)+".cue", v, servicePath(n.name)...)
+	return d.CreateValue("services/"+schema.EntryFile(string(n.name)), v, servicePath(n.name)...)
 }
 
 // structs are the parts that are taken as they are written.

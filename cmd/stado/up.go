@@ -19,6 +19,7 @@ import (
 	"stado.internal/stado/fleet"
 	"stado.internal/stado/reconcile/durable"
 	"stado.internal/stado/reconcile/store"
+	"stado.internal/stado/schema"
 )
 
 // upReadyTimeout is how long `up` waits for its own registry to be served before it says why it is not. It goes on waiting after that.
@@ -168,8 +169,8 @@ func soleHost(dir string) (string, error) {
 	}
 	var hosts []string
 	for _, e := range entries {
-		if name, ok := strings.CutSuffix(e.Name(), ".cue"); ok {
-			hosts = append(hosts, name)
+		if strings.HasSuffix(e.Name(), ".cue") {
+			hosts = append(hosts, schema.EntryName(e.Name()))
 		}
 	}
 	if len(hosts) != 1 {
@@ -215,7 +216,7 @@ func (a *app) printUp(st status.Resolver, home, dir string) {
 		}
 	}
 	rows := [][]string{
-		{"edit", filepath.Join(dir, "hosts", string(st.Target)+".cue"), "(an adapter's bind, say)"},
+		{"edit", filepath.Join(dir, "hosts", schema.EntryFile(string(st.Target))), "(an adapter's bind, say)"},
 		{"and", filepath.Join(dir, "generation.cue"), "(raise the number in the same commit)"},
 		{"check", stado + " vet " + shellWord(dir) + " --base HEAD", ""},
 		{"commit", "git -C " + shellWord(dir) + " commit -am 'move the adapter'", ""},

@@ -156,6 +156,14 @@ const (
 func driftFindings(drift []string) fleet.Findings {
 	var out fleet.Findings
 	for _, p := range drift {
+		if p == schema.ModuleFile { // refused here and not by agents: a fleet that has lived without it goes on living
+			out = append(out, fleet.Finding{
+				Rule: schema.RuleModule, Severity: fleet.SeverityError, File: p,
+				Message: "the file is missing, so plain `cue vet` reads nothing of the registry; agents do not need it",
+				Hint:    "bring it back from a commit that has it, or take the one that `stado init` writes",
+			})
+			continue
+		}
 		if p == schema.BindingFile {
 			out = append(out, fleet.Finding{
 				Rule: ruleBinding, Severity: fleet.SeverityWarning, File: p,

@@ -157,9 +157,12 @@ func (o Options) attempt(ctx context.Context, r *repository, t target, edit Edit
 	if out.Diff, err = unified(ctx, scratch, d.base, files); err != nil {
 		return Outcome{}, err
 	}
-	next, digest, err := o.judge(ctx, scratch, d, files)
+	next, v, err := o.judge(ctx, scratch, d, files)
 	if err == nil && d.accept != nil {
-		err = d.accept(next, digest)
+		err = d.accept(next, v.Digest)
+	}
+	if err == nil {
+		err = d.holds(v.Document)
 	}
 	if err != nil {
 		return Outcome{}, err

@@ -73,8 +73,13 @@ func ReadDocument(ctx context.Context, e source.Evaluator, file string, data []b
 		return out, err
 	}
 	out.Digest, out.Bytes = v.Digest, v.Document
-	out.Compiled, err = edit.ReadJSON(file, v.Document)
-	return out, err
+	if out.Compiled, err = edit.ReadJSON(file, v.Document); err != nil {
+		return out, err
+	}
+	if labels, line, missing := out.Written.Missing(out.Compiled); missing {
+		return out, &RefusedError{Message: sayNotCompiled(file, line, schema.FieldPath(labels...))}
+	}
+	return out, nil
 }
 
 // layOutDocument spreads a document over the files in which people expect its parts.
@@ -143,13 +148,13 @@ func fileFor(labels []string) (string, bool) {
 	}
 	switch {
 	case len(labels) == 2 && labels[0] == hosts:
-		return "hosts/" + name + ".cue", true
+		return hosts + "/" + schema.EntryFile(name), true
 	case len(labels) == 3:
-		return "services/" + name + ".cue", true
+		return services + "/" + schema.EntryFile(name), true
 	case len(labels) == 2:
 		return name + ".cue", name == "generation" || name == "authority"
 	}
-	return name + ".cue", !slices.Contains([]string{rootLabel, "generation", "authority"}, name)
+	return schema.EntryFile(name), !slices.Contains([]string{rootLabel, "generation", "authority"}, name)
 }
 
 // inDocument gives findings about files that we laid out the lines of the document.

@@ -2,6 +2,7 @@ package change
 
 import (
 	"maps"
+	"slices"
 
 	"stado.internal/stado/fleet"
 	"stado.internal/stado/reconcile/source"
@@ -28,6 +29,7 @@ type Draft struct {
 	others        map[string]entry // files that are no part of the registry, by path inside the repository
 	generationSet bool
 	accept        func(*fleet.Registry, string) error
+	said          []said
 }
 
 func newDraft(commit string, v source.Verdict, registry *fleet.Registry, files map[string][]byte) *Draft {
@@ -61,6 +63,7 @@ func (d *Draft) PutValue(v edit.Value, labels ...string) error {
 		return err
 	}
 	d.generationSet = d.generationSet || schema.FieldPath(labels...) == generationPath
+	d.say(v, labels)
 	return f.Put(v, append([]string{rootLabel}, labels...)...)
 }
 
@@ -70,6 +73,7 @@ func (d *Draft) Delete(labels ...string) error {
 	if err != nil {
 		return err
 	}
+	d.unsay(labels)
 	return f.Delete(append([]string{rootLabel}, labels...)...)
 }
 
@@ -115,6 +119,42 @@ func (d *Draft) CreateValue(name string, v edit.Value, labels ...string) error {
 		return err
 	}
 	d.open[name] = f
+	d.say(v, labels)
+	return nil
+}
+
+// said is what an edit made a field say.
+type said struct {
+	labels []string
+	value  edit.Value
+}
+
+func (d *Draft) say(v edit.Value, labels []string) {
+	d.unsay(labels)
+	d.said = append(d.said, said{slices.Clone(labels), v})
+}
+
+// unsay forgets what was said of a field, of what is inside it, and of what it is inside: it is said anew.
+func (d *Draft) unsay(labels []string) {
+	d.said = slices.DeleteFunc(d.said, func(s said) bool {
+		n := min(len(s.labels), len(labels))
+		return slices.Equal(s.labels[:n], labels[:n])
+	})
+}
+
+// holds refuses a result that does not say what the edit wrote: a file that is not read says nothing.
+func (d *Draft) holds(document []byte) error {
+	next, err := edit.ReadJSON("", document)
+	if err != nil {
+		return err
+	}
+	for _, s := range d.said {
+		held, ok := next.At(s.labels...)
+		inner, _, missing := s.value.Missing(held)
+		if !ok || missing {
+			return &RefusedError{Message: sayNotHeld(schema.FieldPath(append(slices.Clone(s.labels), inner...)...))}
+		}
+	}
 	return nil
 }
 

@@ -10,34 +10,35 @@ import (
 
 	"stado.internal/stado/fleet"
 	"stado.internal/stado/policies"
+	"stado.internal/stado/reconcile/source"
 )
 
 // judge lays the result out in a directory of its own and asks the evaluator, as `stado vet --base` would.
-func (o Options) judge(ctx context.Context, scratch string, d *Draft, changed map[string][]byte) (*fleet.Registry, string, error) {
+func (o Options) judge(ctx context.Context, scratch string, d *Draft, changed map[string][]byte) (*fleet.Registry, source.Verdict, error) {
 	tree := filepath.Join(scratch, "tree")
 	if err := layOut(tree, d.result(changed)); err != nil {
-		return nil, "", fmt.Errorf("cannot lay out the registry to judge it: %w", err)
+		return nil, source.Verdict{}, fmt.Errorf("cannot lay out the registry to judge it: %w", err)
 	}
 	v, err := o.Evaluator.WorkTree(ctx, tree)
 	if err != nil {
-		return nil, "", err
+		return nil, source.Verdict{}, err
 	}
 	if v.Document == nil {
-		return nil, "", &RefusedError{Message: sayResultRefused, Findings: v.Findings}
+		return nil, source.Verdict{}, &RefusedError{Message: sayResultRefused, Findings: v.Findings}
 	}
 	next, err := fleet.Decode(v.Document)
 	if err != nil {
-		return nil, "", err
+		return nil, source.Verdict{}, err
 	}
 	v.AllowEmptyFleet = o.AllowEmptyFleet
 	judged, err := o.Evaluator.Judge(ctx, o.Dir, d.verdict, v)
 	if err != nil {
-		return nil, "", err
+		return nil, source.Verdict{}, err
 	}
 	if findings := policies.Together(v.Findings, judged); findings.Refuses() {
-		return nil, "", &RefusedError{Message: sayResultRefused, Findings: findings}
+		return nil, source.Verdict{}, &RefusedError{Message: sayResultRefused, Findings: findings}
 	}
-	return next, v.Digest, nil
+	return next, v, nil
 }
 
 // layOut writes files below a new directory. Their names come from a commit: none may lead out of it.

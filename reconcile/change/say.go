@@ -107,6 +107,14 @@ func sayExists(name string) string {
 
 const sayNotTheDocument = "nothing was changed: some of the difference is computed by the registry's files, so that no edit makes them say this document (change them by hand)"
 
+func sayNotHeld(path string) string {
+	return fmt.Sprintf("nothing was changed: the registry would not say %s as it was written (look what else gives it: stado registry explain %s)", path, path)
+}
+
+func sayNotCompiled(file string, line int, path string) string {
+	return fmt.Sprintf("%s:%d: the registry made of the document does not say %s as the document does", file, line, path)
+}
+
 func sayDocumentRefused(file string) string { return file + " is refused" }
 
 func sayNotDocument(file string) string {

@@ -3,6 +3,8 @@ package source
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"stado.internal/stado/reconcile/sandbox"
@@ -49,6 +51,9 @@ func (e Evaluator) entries(ctx context.Context, r Repository, g *listGate, entri
 			g.take(entry)
 		}
 	}
+	for _, dir := range slices.Sorted(maps.Keys(g.names)) {
+		g.cases(dir, slices.Sorted(slices.Values(g.names[dir])))
+	}
 	if len(g.findings) == 0 {
 		if err := g.measure(ctx, r); err != nil {
 			return Verdict{}, err
@@ -82,13 +87,14 @@ type listGate struct {
 	open   map[string]bool
 	files  []entry
 	seen   map[string]bool
-	values map[string]int64 // sizes by hash: many names may mean one object
+	names  map[string][]string // by directory
+	values map[string]int64    // sizes by hash: many names may mean one object
 }
 
 // take judges one entry by its path and its mode.
 func (g *listGate) take(e entry) {
 	if g.seen == nil {
-		g.seen, g.open, g.values = map[string]bool{}, map[string]bool{"": true}, map[string]int64{}
+		g.seen, g.open, g.values, g.names = map[string]bool{}, map[string]bool{"": true}, map[string]int64{}, map[string][]string{}
 	}
 	dir, name := split(e.path)
 	if !g.enterable(dir) {
@@ -99,6 +105,7 @@ func (g *listGate) take(e entry) {
 		g.open[e.path] = false
 		return
 	}
+	g.names[dir] = append(g.names[dir], name)
 	switch {
 	case e.unmerged:
 		if !g.seen[e.path] {
@@ -132,7 +139,11 @@ func (g *listGate) enterable(dir string) bool {
 		return false
 	}
 	parent, name := split(dir)
-	g.open[dir] = g.enterable(parent) && g.enter(parent, name, 1+strings.Count(dir, "/")) && !hidden(name)
+	entered := g.enterable(parent) && g.enter(parent, name, 1+strings.Count(dir, "/"))
+	if entered {
+		g.names[parent] = append(g.names[parent], name)
+	}
+	g.open[dir] = entered && !hidden(name)
 	return g.open[dir]
 }
 
@@ -178,7 +189,7 @@ func (g *listGate) read(ctx context.Context, r Repository) ([]schema.File, error
 	var files []schema.File
 	var hashes []string
 	for _, f := range g.files {
-		if _, name := split(f.path); wanted(name) && !announced[f.path] {
+		if wanted(f.path) && !announced[f.path] {
 			files = append(files, schema.File{Path: f.path})
 			hashes = append(hashes, f.hash)
 		}

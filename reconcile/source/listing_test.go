@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"stado.internal/stado/schema"
 )
 
 func (r repo) repository(dir string) Repository {
@@ -55,6 +57,9 @@ func TestTreeAgreesWithCommit(t *testing.T) {
 		"not UTF-8":                r.literal("100644 " + text + " a\xff.cue"),
 		"line end":                 r.literal("100644 " + text + " a\nb.cue"),
 		"twice":                    r.literal("100644 "+text+" a.cue", "100644 "+text+" a.cue"),
+		"case":                     r.literal("100644 "+text+" GENERATION.CUE", "100644 "+text+" generation.cue"),
+		"case of a directory":      r.literal("40000 "+r.literal("100644 "+text+" x")+" Generation.cue", "100644 "+text+" generation.cue"),
+		"case inside":              r.literal("40000 " + r.literal("100644 "+text+" A", "100644 "+text+" a") + " hosts"),
 		"too deep":                 deep,
 		"too large":                r.literal("100644 " + blob(strings.Repeat("x", maxFile+1)) + " notes.txt"),
 		"large and hidden":         r.literal("40000 " + r.literal("100644 "+blob(strings.Repeat("x", maxFile+1))+" big") + " .cache"),
@@ -145,6 +150,10 @@ func TestIndex(t *testing.T) {
 			r.write(map[string]string{"hosts/beta.cue": ""})
 			r.git("add", "-A")
 		}, "STADO-SCHEMA-008", "hosts/beta.cue", ""},
+		{"case of a directory", func(r repo) {
+			r.write(map[string]string{"HOSTS/notes.txt": ""})
+			r.git("add", "-A")
+		}, schema.RuleCaseFold, "hosts", ""},
 		{"symbolic link", func(r repo) {
 			if err := os.Symlink("/etc/passwd", filepath.Join(r.dir, "leak.cue")); err != nil {
 				r.t.Fatal(err)

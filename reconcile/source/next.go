@@ -95,7 +95,7 @@ func diffTrees(st *filesystem.Storage, a, b plumbing.Hash, dir string, files *[]
 			if !diffTrees(st, old.Hash, e.Hash, dir+e.Name+"/", files) {
 				return false
 			}
-		case e.Mode != filemode.Symlink && e.Mode.IsFile() && wanted(e.Name) && len(*files) < maxNext:
+		case e.Mode != filemode.Symlink && e.Mode.IsFile() && wanted(dir+e.Name) && len(*files) < maxNext:
 			*files = append(*files, changedFile{path: dir + e.Name, old: old.Hash, new: e.Hash})
 		default:
 			return false

@@ -139,3 +139,7 @@ func sayBytes(n int64) string {
 	}
 	return fmt.Sprintf("%d bytes", n)
 }
+
+func sayCaseFold(file, other string) string {
+	return fmt.Sprintf("unsafe path: %s and %s differ by case only", file, other)
+}

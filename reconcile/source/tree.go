@@ -4,9 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/filemode"
@@ -65,6 +68,29 @@ func (g *gate) enter(dir, name string, depth int) bool {
 	return true
 }
 
+// fold is a name as file systems see it that ignore case.
+func fold(name string) string {
+	lower := strings.ToLower(name)
+	if !strings.ContainsFunc(name, func(r rune) bool { return r > unicode.MaxASCII }) {
+		return lower
+	}
+	return strings.ToLower(strings.ToUpper(lower)) // some letters have two small forms
+}
+
+// cases refuses the names of one directory that differ by case only, CUE or not: of a file, or a directory, of that name in another
+// spelling a checkout would leave only one.
+func (g *gate) cases(dir string, names []string) {
+	spelt := make(map[string]string, len(names))
+	for _, name := range names {
+		key := fold(name)
+		if other, ok := spelt[key]; ok && other != name {
+			g.refuse(schema.RuleCaseFold, path.Join(dir, name), sayCaseFold(path.Join(dir, name), path.Join(dir, other)), "rename one of them")
+			continue
+		}
+		spelt[key] = name
+	}
+}
+
 func (g *gate) size(file string, size int64) {
 	if size > maxFile {
 		g.refuse(RuleFileSize, file, sayGate("file size", sayBytes(maxFile), "the file has "+sayBytes(size)), "keep it out of the registry repository")
@@ -112,8 +138,14 @@ func printable(file string) string {
 	return q
 }
 
-// wanted reports whether a file belongs to the registry's text: CUE files outside hidden directories.
-func wanted(name string) bool { return strings.HasSuffix(name, ".cue") && !hidden(name) }
+// wanted reports whether the schema is to see a file outside hidden directories: CUE files, and those that look like a host or a service
+// and are hidden themselves, of which it says that nobody reads them.
+func wanted(file string) bool {
+	if !strings.HasSuffix(file, ".cue") {
+		return false
+	}
+	return !hidden(path.Base(file)) || strings.HasPrefix(file, "hosts/") || strings.HasPrefix(file, "services/")
+}
 
 // hidden reports whether a name starts with a dot: legal, as in .github, and never entered or read.
 func hidden(name string) bool { return strings.HasPrefix(name, ".") }
@@ -168,6 +200,7 @@ func (g *treeGate) walk(dir string, hash plumbing.Hash, depth int) error {
 		return fmt.Errorf("cannot read directory /%s: %w", dir, err)
 	}
 	seen := make(map[string]struct{}, len(tree.Entries))
+	plain := true
 	for _, e := range tree.Entries {
 		if !g.enter(dir, e.Name, depth) {
 			if g.full() || g.entries > maxEntries {
@@ -181,9 +214,13 @@ func (g *treeGate) walk(dir string, hash plumbing.Hash, depth int) error {
 			continue
 		}
 		seen[e.Name] = struct{}{}
+		plain = plain && fold(e.Name) == e.Name
 		if err := g.entry(file, e, depth); err != nil {
 			return err
 		}
+	}
+	if !plain {
+		g.cases(dir, slices.Sorted(maps.Keys(seen)))
 	}
 	return nil
 }
@@ -205,7 +242,7 @@ func (g *treeGate) entry(file string, e object.TreeEntry, depth int) error {
 			return fmt.Errorf("cannot read %s: %w", file, err)
 		}
 		g.size(file, size)
-		if wanted(e.Name) {
+		if wanted(file) {
 			g.blobs = append(g.blobs, blob{path: file, hash: e.Hash, known: known})
 		}
 	default:

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"stado.internal/stado/schema"
 )
 
 // Trees that git's own porcelain would not write are made with mktree; every one is refused by name before a file is read.
@@ -56,6 +58,11 @@ func TestUnsafeTrees(t *testing.T) {
 		{"terminal sequence", raw("100644 " + text + " a\x1b[2J.cue"), RuleName, "?", `name "a\x1b[2J.cue" holds a control character`},
 		{"not UTF-8", raw("100644 " + text + " a\xff.cue"), RuleName, "?", "not UTF-8"},
 		{"twice", raw("100644 "+text+" a.cue", "100644 "+text+" a.cue"), RuleTwice, "a.cue", "twice"},
+		{"case", raw("100644 "+text+" GENERATION.CUE", "100644 "+text+" generation.cue"), schema.RuleCaseFold, "generation.cue", "generation.cue and GENERATION.CUE differ by case only"},
+		{"case of an ending", raw("40000 " + raw("100644 "+text+" A1.Cue", "100644 "+text+" a1.cue") + " hosts"), schema.RuleCaseFold, "hosts/a1.cue", "hosts/A1.Cue"},
+		{"case of a directory", raw("40000 "+raw("100644 "+text+" x")+" Generation.cue", "100644 "+text+" generation.cue"), schema.RuleCaseFold, "generation.cue", "Generation.cue"},
+		{"case of a file that is not CUE", raw("100644 "+text+" README.md", "100644 "+text+" readme.md"), schema.RuleCaseFold, "readme.md", "README.md"},
+		{"case beyond ASCII", raw("40000 "+raw("100644 "+text+" x")+" ho\u017fts", "40000 "+raw("100644 "+text+" y")+" hosts"), schema.RuleCaseFold, "ho\u017fts", "differ by case only"},
 		{"too deep", deep, RuleDepth, "d16/d15/d14/d13/d12/d11/d10/d9/d8/d7/d6/d5/d4/d3/d2/d1/d0", "evaluation limit: depth, 16, in phase read"},
 		{"too large", raw("100644 " + blob(strings.Repeat("x", maxFile+1)) + " notes.txt"), RuleFileSize, "notes.txt", "evaluation limit: file size, 1 MiB, in phase read: the file has 1.0 MiB"},
 	} {
@@ -147,6 +154,7 @@ func TestWorkTrees(t *testing.T) {
 		}, "", ""},
 		{"large files that are not CUE", func(t *testing.T, d string) { put(t, filepath.Join(d, "stado"), strings.Repeat("x", 2<<20)) }, "", ""},
 		{"symlink", func(t *testing.T, d string) { _ = os.Symlink("/etc", filepath.Join(d, "hosts", "etc")) }, RuleSymlink, "hosts/etc"},
+		{"case", func(t *testing.T, d string) { put(t, filepath.Join(d, "hosts", "ALPHA.CUE"), "") }, schema.RuleCaseFold, "hosts/alpha.cue"},
 		{"pipe", func(t *testing.T, d string) { _ = unix.Mkfifo(filepath.Join(d, "pipe.cue"), 0o600) }, RuleSpecial, "pipe.cue"},
 		{"another repository", func(t *testing.T, d string) { _ = os.Mkdir(filepath.Join(d, "hosts", ".git"), 0o700) }, RuleSubmodule, "hosts/.git"},
 		{"large CUE", func(t *testing.T, d string) { put(t, filepath.Join(d, "big.cue"), strings.Repeat("/", 2<<20)) }, RuleFileSize, "big.cue"},

@@ -61,6 +61,7 @@ func (g *dirGate) walk(dir string, depth int) error {
 		return err
 	}
 	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	var names []string
 	for _, e := range entries {
 		if e.Name() == ".git" { // the repository's own at the top, somebody else's below
 			if dir != "." {
@@ -74,10 +75,12 @@ func (g *dirGate) walk(dir string, depth int) error {
 			}
 			continue
 		}
+		names = append(names, e.Name())
 		if err := g.entry(path.Join(dir, e.Name()), e, depth); err != nil {
 			return err
 		}
 	}
+	g.cases(dir, names)
 	return nil
 }
 
@@ -92,7 +95,7 @@ func (g *dirGate) entry(file string, e fs.DirEntry, depth int) error {
 		g.symlink(file)
 	case !e.Type().IsRegular():
 		g.refuse(RuleSpecial, file, "the entry is not a plain file", "move it out of the repository")
-	case wanted(e.Name()):
+	case wanted(file):
 		info, err := e.Info()
 		if err != nil {
 			return err

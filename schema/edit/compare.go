@@ -90,3 +90,26 @@ func (v Value) MarshalJSON() ([]byte, error) {
 	}
 	return append(out, '}'), nil
 }
+
+// Missing finds the first part of a value that another one does not hold: its labels, and its line. A struct is held by one that has its
+// fields and perhaps more, everything else by what is equal to it.
+func (v Value) Missing(from Value) (labels []string, line int, missing bool) {
+	want, ok1 := v.Data.([]Member)
+	held, ok2 := from.Data.([]Member)
+	if !ok1 || !ok2 {
+		return nil, v.Line, !v.Equal(from)
+	}
+	for i, m := range want {
+		var other Member
+		ok := i < len(held) && held[i].Name == m.Name // as a rule the order is the same
+		if ok {
+			other = held[i]
+		} else if other, ok = from.Field(m.Name); !ok {
+			return []string{m.Name}, m.Line, true
+		}
+		if inner, line, missing := m.Value.Missing(other.Value); missing {
+			return append([]string{m.Name}, inner...), line, true
+		}
+	}
+	return nil, 0, false
+}
