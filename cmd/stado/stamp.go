@@ -162,7 +162,7 @@ func (s stamper) prepare(ctx context.Context, base string) (stampAnswer, error) 
 }
 
 // setter is the last commit of the first-parent history that gave the generation its number: hosts know the number with its content. A
-// commit in which the number cannot be read neither gives nor takes it.
+// commit in which the number cannot be read neither gives nor takes it, and a higher one was taken back.
 func (s stamper) setter(ctx context.Context, base string, number fleet.Generation) (string, error) {
 	list, err := s.repo.run(ctx, "rev-list", "--first-parent", base, "--", s.path)
 	if err != nil {
@@ -177,7 +177,7 @@ func (s stamper) setter(ctx context.Context, base string, number fleet.Generatio
 		case err != nil:
 		case g == number:
 			found = commit
-		case found != "":
+		case found != "" && g < number:
 			return found, nil
 		}
 	}

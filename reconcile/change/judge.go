@@ -10,6 +10,7 @@ import (
 
 	"stado.internal/stado/fleet"
 	"stado.internal/stado/policies"
+	"stado.internal/stado/reconcile/source"
 )
 
 // judge lays the result out in a directory of its own and asks the evaluator, as `stado vet --base` would.
@@ -29,7 +30,7 @@ func (o Options) judge(ctx context.Context, scratch string, d *Draft, changed ma
 	if err != nil {
 		return nil, "", err
 	}
-	v.AllowEmptyFleet = o.AllowEmptyFleet
+	v.AllowEmptyFleet, v.TakesNumber = o.AllowEmptyFleet, source.TakesNumber(d.Subject.Kind)
 	judged, err := o.Evaluator.Judge(ctx, o.Dir, d.verdict, v)
 	if err != nil {
 		return nil, "", err

@@ -29,6 +29,8 @@ type Verdict struct {
 	Parent    string // full object id of the first parent; empty for a root commit, and for what is no commit
 	// AllowEmptyFleet: the commit says in a trailer that the last host is removed on purpose.
 	AllowEmptyFleet bool
+	TakesNumber     bool   // the commit raises the generation where changes leave it alone, as [TakesNumber] says
+	GenerationFile  string // git's name of the content of generation.cue; empty when there is none
 	Nonce           string // of the claim under which the commit was made, as its trailer says; empty for none
 	// Gap is how the commit follows on what it is judged against, when the caller says so.
 	Gap policies.Gap
@@ -44,8 +46,14 @@ type Verdict struct {
 const (
 	TrailerNonce    = "Stado-Nonce"
 	TrailerAllow    = "Stado-Allow"
+	TrailerKind     = "Stado-Kind"
 	AllowEmptyFleet = "empty-fleet"
+	KindStamp       = "stamp"
 )
+
+// TakesNumber reports whether a commit of a kind, as its trailer says it, raises the generation where changes leave it alone: a stamp,
+// or the join of two histories.
+func TakesNumber(kind string) bool { return kind == KindStamp || kind == "heal" }
 
 // Evaluator judges registries of this machine for the command line, with the same child, gates and judges as the agent. It is a value,
 // safe for concurrent use.
@@ -100,6 +108,7 @@ func (e Evaluator) run(ctx context.Context, task string, request any, where stri
 		Commit: reply.Commit, Document: reply.Document, Digest: reply.Digest, Findings: schema.Limit(reply.Findings), Positions: reply.Positions,
 		Policies: reply.Policies, Counts: reply.Counts,
 		Parent: reply.Parent, AllowEmptyFleet: reply.AllowEmptyFleet, Nonce: reply.Nonce, Drift: reply.Drift,
+		TakesNumber: reply.TakesNumber, GenerationFile: reply.GenerationFile,
 	}, nil
 }
 
@@ -115,6 +124,7 @@ type localReply struct {
 	Commit          string   `json:"commit,omitempty"`
 	Parent          string   `json:"parent,omitempty"`
 	AllowEmptyFleet bool     `json:"allow_empty_fleet,omitempty"`
+	TakesNumber     bool     `json:"takes_number,omitempty"`
 	Nonce           string   `json:"nonce,omitempty"`
 	Drift           []string `json:"drift,omitempty"`
 }
@@ -164,6 +174,7 @@ func revision(_ context.Context, r localRequest, p func(sandbox.Progress)) (loca
 	about := description(commit)
 	reply.Commit, reply.Parent = hash.String(), about.Parent
 	reply.AllowEmptyFleet, reply.Nonce = about.Trailers[TrailerAllow] == AllowEmptyFleet, about.Trailers[TrailerNonce]
+	reply.TakesNumber = TakesNumber(about.Trailers[TrailerKind])
 	return reply, nil
 }
 

@@ -192,6 +192,6 @@ func (v Verdict) revision() (policies.Revision, error) {
 	}
 	return policies.Revision{
 		Registry: registry, Document: v.Document, Digest: v.Digest, Positions: v.Positions, Commit: v.Commit, OwnPolicies: v.Policies,
-		AllowEmptyFleet: v.AllowEmptyFleet, Gap: v.Gap,
+		AllowEmptyFleet: v.AllowEmptyFleet, TakesNumber: v.TakesNumber, GenerationFile: v.GenerationFile, Gap: v.Gap,
 	}, nil
 }
