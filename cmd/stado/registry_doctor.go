@@ -76,9 +76,7 @@ Exit status: 0 nothing found; 1 findings (on stdout), or a registry that is refu
 	}
 	f := c.Flags()
 	f.BoolVar(&asJSON, "json", false, "print the answer as JSON")
-	f.IntVar(&limits.MemoryMiB, "evaluation-memory-mib", 0, "data limit of the evaluation, in MiB")
-	f.IntVar(&limits.CPUSeconds, "evaluation-cpu-seconds", 0, "processor time of the evaluation, in seconds")
-	f.IntVar(&limits.WallSeconds, "evaluation-wall-seconds", 0, "time on the clock of the evaluation, in seconds")
+	evaluationFlags(c, &limits)
 	return c
 }
 
