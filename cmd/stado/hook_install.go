@@ -62,6 +62,9 @@ func (in installer) install(preCommit, preReceive bool) error {
 	if err != nil {
 		return err
 	}
+	if format, err := git(in.dir, "rev-parse", "--show-object-format"); err == nil && format != "sha1" {
+		return fmt.Errorf("%s names its objects by %s, which is not supported (make the registry's repository with git init --object-format=sha1)", in.dir, format)
+	}
 	bare := answer == "true"
 	if bare && preCommit {
 		return fmt.Errorf("%s is a bare repository, where nobody commits (write --pre-receive)", in.dir)

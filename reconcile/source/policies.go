@@ -35,7 +35,7 @@ type policiesReply struct {
 // judgePolicies runs in the child only.
 func judgePolicies(ctx context.Context, r policiesRequest, p func(sandbox.Progress)) (policiesReply, error) {
 	if r.Dir != "" {
-		_, st, prefix, err := openLocal(r.Dir)
+		st, prefix, err := openLocal(r.Dir)
 		if err != nil {
 			return policiesReply{}, err
 		}
