@@ -35,6 +35,11 @@ func (o Options) judge(ctx context.Context, scratch string, d *Draft, changed ma
 	if err != nil {
 		return nil, "", err
 	}
+	for i := range judged {
+		if judged[i].Rule == policies.RuleEmptyFleet {
+			judged[i].Hint = hintEmptyFleet
+		}
+	}
 	if findings := policies.Together(v.Findings, judged); findings.Refuses() {
 		return nil, "", &RefusedError{Message: sayResultRefused, Findings: findings}
 	}
