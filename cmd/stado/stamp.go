@@ -104,6 +104,9 @@ func (s stamper) tip(ctx context.Context) (string, error) {
 	if ctx.Err() != nil {
 		return "", ctx.Err()
 	}
+	if _, named := s.repo.run(ctx, "remote", "get-url", "--", s.remote); named != nil && !strings.ContainsAny(s.remote, "/:") {
+		return "", refused(fmt.Errorf("%s has no remote %s to push to (git remote add %s URL, or name one with --remote)", s.repo.dir, s.remote, s.remote))
+	}
 	const noSuchRef = 2 // git-ls-remote(1), --exit-code
 	var failed *gitError
 	if _, asked := s.repo.run(ctx, "ls-remote", "--exit-code", "--", s.remote, ref); errors.As(asked, &failed) && failed.code == noSuchRef {
