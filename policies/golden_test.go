@@ -64,14 +64,25 @@ func judgeArchive(t *testing.T, archive *txtar.Archive) fleet.Findings {
 	if len(previous) > 0 {
 		held := compile(t, previous)
 		findings = append(findings, Judge(
-			Revision{Registry: held.Registry, Document: held.Document, Digest: held.Digest},
+			Revision{Registry: held.Registry, Document: held.Document, Digest: held.Digest, GenerationFile: generationFile(previous)},
 			Revision{
+				GenerationFile: generationFile(next), TakesNumber: bytes.Contains(archive.Comment, []byte("\nstamp\n")),
 				Registry: compiled.Registry, Document: compiled.Document, Digest: compiled.Digest, Positions: compiled.Positions,
 				AllowEmptyFleet: bytes.Contains(archive.Comment, []byte("\nallow empty fleet\n")),
 			})...)
 		findings = append(findings, JudgeOwn(previous, held.Document, compiled.Document, nil)...)
 	}
 	return findings
+}
+
+// generationFile is the content of generation.cue, which stands for git's name of it.
+func generationFile(files []schema.File) string {
+	for _, f := range files {
+		if f.Path == schema.GenerationFile {
+			return string(f.Data)
+		}
+	}
+	return generation
 }
 
 // compile completes a set of files with what every registry has, and compiles it.

@@ -17,6 +17,10 @@ type Revision struct {
 	Positions map[string]schema.Position
 	// AllowEmptyFleet permits the next revision to have no hosts. Nothing else does.
 	AllowEmptyFleet bool
+	// TakesNumber says that the commit is one that raises the generation where changes leave it alone: a stamp, or a join of histories.
+	TakesNumber bool
+	// GenerationFile is git's name of the content of generation.cue; empty when there is none, or that is not known.
+	GenerationFile string
 	// Gap says of the next revision how it follows on the previous one.
 	Gap Gap
 	// Commit carries the revision; empty for a document that came without one. It is read, with OwnPolicies, by whoever can read the
@@ -97,11 +101,25 @@ func (j *judge) generation() {
 		j.refuse(RuleReused, at, generationPath, sayReused(held, j.previous.Digest, j.next.Digest), hintRaise(held))
 	case offered-held > fleet.MaxLeap:
 		j.refuse(RuleLeap, at, generationPath, sayLeap(offered, held), hintLeap(held))
-	case offered > held && stamped && j.next.Gap == GapNone:
-		// A move of the authority takes its number itself: it is one commit, made where writes are put in order.
-		if others := changed(j.previous.Document, j.next.Document); len(others) > 0 {
-			j.refuse(RuleStamped, at, generationPath, sayStamped(held, offered, others), hintStamped)
-		}
+	case stamped && j.next.Gap <= GapRefused:
+		j.stamped(held, offered, at)
+	}
+}
+
+// stamped refuses a change that touches the generation's file where only a stamp does. A move of the authority takes its number itself:
+// it is one commit, made where writes are put in order. A stamp vouches for what lies between, refused or not.
+func (j *judge) stamped(held, offered fleet.Generation, at schema.Position) {
+	before, after := j.previous.GenerationFile, j.next.GenerationFile
+	if offered == held && (before == after || before == "" || after == "") {
+		return
+	}
+	others := changed(j.previous.Document, j.next.Document)
+	moved := j.previous.Registry.Directory.Authority != j.next.Registry.Directory.Authority
+	switch raised := offered > held; {
+	case raised && len(others) > 0 && j.next.Gap == GapNone:
+		j.refuse(RuleStamped, at, generationPath, sayStamped(held, offered, others), hintStamped)
+	case !raised || !moved && !j.next.TakesNumber:
+		j.refuse(RuleStamped, at, generationPath, sayTouched(held, offered), hintStamped)
 	}
 }
 

@@ -26,6 +26,14 @@ func sayStamped(held, offered fleet.Generation, others []string) string {
 	return fmt.Sprintf("the generation rises from %d to %d in a change of the registry (%s), and policies.generation_mode is stamped", held, offered, some(others))
 }
 
+func sayTouched(held, offered fleet.Generation) string {
+	what := fmt.Sprintf("generation.cue raises the generation from %d to %d", held, offered)
+	if offered == held {
+		what = "generation.cue is changed"
+	}
+	return what + " in a commit that is no stamp, and policies.generation_mode is stamped"
+}
+
 const hintStamped = "leave the number to the job that runs after the merge, stado registry stamp: git checkout " + Upstream + " -- generation.cue"
 
 func sayEpoch(held, offered uint64) string {

@@ -145,6 +145,7 @@ func (w *walk) step(s source.Step, offer source.Offer) {
 	next := policies.Revision{
 		Registry: registry, Document: s.Document, Digest: s.Digest, Positions: s.Positions,
 		AllowEmptyFleet: s.Trailers[source.TrailerAllow] == source.AllowEmptyFleet,
+		TakesNumber:     source.TakesNumber(s.Trailers[source.TrailerKind]),
 		Gap:             w.gap(s), Commit: s.Commit, OwnPolicies: s.Policies,
 	}
 	switch v := Fence(w.standing, offered); v.Kind {

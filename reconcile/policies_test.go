@@ -126,7 +126,9 @@ func TestStampedInParts(t *testing.T) {
 	for _, part := range []int{0, 1, 2} {
 		t.Run(fmt.Sprint(part), func(t *testing.T) {
 			base := first(41, "base").with(func(n *commit) { n.stamped = true })
-			tip := same(same(base, "a"), "b").then("b")
+			tip := same(same(base, "a"), "b").then("b").with(func(n *commit) {
+				n.trailers = map[string]string{source.TrailerKind: source.KindStamp}
+			})
 			loopTest(t, base, tip, func(b *bench) {
 				var gaps []policies.Gap
 				b.judge = func(previous, next policies.Revision) fleet.Findings {
@@ -140,9 +142,11 @@ func TestStampedInParts(t *testing.T) {
 					t.Errorf("the judge saw gaps %v", gaps)
 				}
 				b.wantStatus(`serving 0 ""`)
-				b.repo.set(func(r *repo) { r.tip = tip.then("by hand") })
-				b.pass(refresh)
-				b.wantStatus(fmt.Sprintf(`backing_off 1 %q STADO-GEN-004`, b.Status().Reason))
+				for i, word := range []string{"by hand", "b"} { // with a change, and alone
+					b.repo.set(func(r *repo) { r.tip = tip.then(word) })
+					b.pass(refresh)
+					b.wantStatus(fmt.Sprintf(`backing_off %d %q STADO-GEN-004`, i+1, b.Status().Reason))
+				}
 			})
 		})
 	}

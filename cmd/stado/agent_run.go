@@ -70,9 +70,7 @@ stand there under evaluation); a flag wins. What an agent serves is declared in 
 	f.DurationVar(&set.Drain, "drain", 0, "how long relays in flight may go on when the agent stops (default 10s)")
 	f.StringVar(&set.Webhook.Bind, "webhook-bind", "", "TCP address on which a forge may say that the registry has news, such as 127.0.0.1:8455")
 	f.StringVar(&set.Webhook.SecretFile, "webhook-secret-file", "", "file with the secret that the forge signs with, readable by its owner only")
-	f.IntVar(&set.Evaluation.MemoryMiB, "evaluation-memory-mib", 0, "data limit of the child that fetches and evaluates, in MiB")
-	f.IntVar(&set.Evaluation.CPUSeconds, "evaluation-cpu-seconds", 0, "processor time of that child, in seconds")
-	f.IntVar(&set.Evaluation.WallSeconds, "evaluation-wall-seconds", 0, "time on the clock of that child, in seconds")
+	evaluationFlags(c, &set.Evaluation)
 	return c
 }
 

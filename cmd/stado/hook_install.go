@@ -27,6 +27,9 @@ malformed objects (receive.denyNonFastForwards, receive.denyDeletes, receive.fsc
 		Example: "  stado hook install fleet\n  stado hook install --pre-receive --branch main /srv/git/fleet.git",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
+			if err := oneOf(c, "pre-commit", "pre-receive"); err != nil {
+				return misused(err)
+			}
 			in.dir = "."
 			if len(args) == 1 {
 				in.dir = args[0]
@@ -37,7 +40,6 @@ malformed objects (receive.denyNonFastForwards, receive.denyDeletes, receive.fsc
 	f := c.Flags()
 	f.BoolVar(&preCommit, "pre-commit", false, "judge what is about to be committed")
 	f.BoolVar(&preReceive, "pre-receive", false, "judge what is pushed here")
-	c.MarkFlagsMutuallyExclusive("pre-commit", "pre-receive")
 	f.StringVar(&in.branch, "branch", "main", "branch that is the registry, for pre-receive")
 	f.StringVar(&in.path, "path", "", "directory of the registry inside the repository (default: its top)")
 	return c
@@ -59,6 +61,9 @@ func (in installer) install(preCommit, preReceive bool) error {
 	answer, err := git(in.dir, "rev-parse", "--is-bare-repository")
 	if err != nil {
 		return err
+	}
+	if format, err := git(in.dir, "rev-parse", "--show-object-format"); err == nil && format != "sha1" {
+		return fmt.Errorf("%s names its objects by %s, which is not supported (make the registry's repository with git init --object-format=sha1)", in.dir, format)
 	}
 	bare := answer == "true"
 	if bare && preCommit {

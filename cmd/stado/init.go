@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"stado.internal/stado/fleet"
 	"stado.internal/stado/schema"
 )
 
@@ -76,8 +77,8 @@ func (a *app) initRepository(dir, host string, forge integration) error {
 
 func scaffoldFor(host string) (scaffold, error) {
 	if host != "" {
-		if !hostnamePattern.MatchString(host) {
-			return scaffold{}, fmt.Errorf("--host is %q, which is not a host name (lower-case letters, digits, dots and dashes)", host)
+		if err := checkName("host", host); err != nil { // the rule of host add: what somebody names keeps its name
+			return scaffold{}, fmt.Errorf("--host: %w", err)
 		}
 		return newScaffold(host), nil
 	}
@@ -85,5 +86,10 @@ func scaffoldFor(host string) (scaffold, error) {
 	if err != nil {
 		return scaffold{}, fmt.Errorf("cannot tell this machine's host name: %w (give --host)", err)
 	}
-	return newScaffold(name), nil
+	host = hostLabel(name)
+	s := newScaffold(host)
+	if full := fleet.NormalizeIdentity(name); full != host && identifier.MatchString(full) {
+		s.Hostnames = append(s.Hostnames, full)
+	}
+	return s, nil
 }

@@ -70,9 +70,7 @@ Exit status: 0, with --exit-code 3 when something changes; 1 when one of the two
 	f.BoolVar(&p.markdown, "markdown", false, fmt.Sprintf("print a comment for a pull request, at most %d bytes", plan.MaxMarkdown))
 	f.BoolVar(&p.json, "json", false, "print the plan as JSON")
 	f.BoolVar(&p.exitCode, "exit-code", false, fmt.Sprintf("end with exit status %d when something changes", exitChanges))
-	f.IntVar(&limits.MemoryMiB, "evaluation-memory-mib", 0, "data limit of the evaluation, in MiB")
-	f.IntVar(&limits.CPUSeconds, "evaluation-cpu-seconds", 0, "processor time of the evaluation, in seconds")
-	f.IntVar(&limits.WallSeconds, "evaluation-wall-seconds", 0, "time on the clock of the evaluation, in seconds")
+	evaluationFlags(c, &limits)
 	return c
 }
 

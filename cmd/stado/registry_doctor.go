@@ -61,7 +61,7 @@ Exit status: 0 nothing found; 1 findings (on stdout), or a registry that is refu
 			if err != nil {
 				return refused(err)
 			}
-			answer, err := examine(dir, v.Document)
+			answer, err := examine(dir, v)
 			if err != nil {
 				return refused(err)
 			}
@@ -76,14 +76,12 @@ Exit status: 0 nothing found; 1 findings (on stdout), or a registry that is refu
 	}
 	f := c.Flags()
 	f.BoolVar(&asJSON, "json", false, "print the answer as JSON")
-	f.IntVar(&limits.MemoryMiB, "evaluation-memory-mib", 0, "data limit of the evaluation, in MiB")
-	f.IntVar(&limits.CPUSeconds, "evaluation-cpu-seconds", 0, "processor time of the evaluation, in seconds")
-	f.IntVar(&limits.WallSeconds, "evaluation-wall-seconds", 0, "time on the clock of the evaluation, in seconds")
+	evaluationFlags(c, &limits)
 	return c
 }
 
-func examine(dir string, document []byte) (doctorAnswer, error) {
-	registry, err := fleet.Decode(document)
+func examine(dir string, v source.Verdict) (doctorAnswer, error) {
+	registry, err := fleet.Decode(v.Document)
 	if err != nil {
 		return doctorAnswer{}, err
 	}
@@ -91,6 +89,11 @@ func examine(dir string, document []byte) (doctorAnswer, error) {
 		Generation: registry.Directory.Generation,
 		Checked:    doctorChecked{Hosts: len(registry.Hosts), Services: len(registry.Directory.Services)},
 		Findings:   append([]doctor.Finding{}, doctor.Examine(registry)...),
+	}
+	for i := range answer.Findings {
+		f := &answer.Findings[i]
+		at := schema.At(v.Positions, f.Subject)
+		f.File, f.Line, f.Column = at.File, at.Line, at.Column
 	}
 	for _, h := range registry.Hosts {
 		if h.Resolver != nil {
@@ -103,7 +106,7 @@ func examine(dir string, document []byte) (doctorAnswer, error) {
 	}
 	for _, p := range drift {
 		f := doctor.Finding{
-			Kind: doctor.DriftedSchema, Subject: p,
+			Kind: doctor.DriftedSchema, Subject: p, File: p,
 			Detail: p + " is not the file of this version; agents judge with their own, plain cue with this one",
 			Hint:   "run `stado schema export .` and commit the result",
 		}
@@ -123,6 +126,9 @@ func (a *app) answerDoctor(answer doctorAnswer, asJSON bool) error {
 		}
 	} else {
 		for _, f := range answer.Findings {
+			if at := (fleet.Finding{File: f.File, Line: f.Line, Column: f.Column}).Position(); at != "" {
+				fmt.Fprint(a.stdout, at+": ")
+			}
 			fmt.Fprintf(a.stdout, "%s: %s (%s)\n", f.Kind, f.Detail, f.Hint)
 		}
 		c := answer.Checked

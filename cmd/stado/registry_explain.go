@@ -60,9 +60,7 @@ Exit status: 0; 1 when the schema has no such field, or the files cannot be read
 	f := c.Flags()
 	f.StringVar(&dir, "dir", ".", "registry repository")
 	f.BoolVar(&asJSON, "json", false, "print the answer as JSON")
-	f.IntVar(&limits.MemoryMiB, "evaluation-memory-mib", 0, "data limit of the evaluation, in MiB")
-	f.IntVar(&limits.CPUSeconds, "evaluation-cpu-seconds", 0, "processor time of the evaluation, in seconds")
-	f.IntVar(&limits.WallSeconds, "evaluation-wall-seconds", 0, "time on the clock of the evaluation, in seconds")
+	evaluationFlags(c, &limits)
 	return c
 }
 

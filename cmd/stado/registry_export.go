@@ -107,6 +107,9 @@ Exit status: 0 done, 1 refused, 2 usage, 69 the remote does not answer.`,
 		Example: "  stado registry pull >registry.json\n  stado registry pull --generation-only",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if err := oneOf(c, "generation-only", "with-generation"); err != nil {
+				return misused(err)
+			}
 			held, err := a.pull(c, change.Options{Dir: repository, Remote: remote})
 			switch {
 			case err != nil:
@@ -126,7 +129,6 @@ Exit status: 0 done, 1 refused, 2 usage, 69 the remote does not answer.`,
 	c.Flags().StringVar(&remote, "remote", "", "the remote to read (default: the branch's own, else origin, else the repository itself)")
 	c.Flags().BoolVar(&only, "generation-only", false, "print the version of the store and nothing else")
 	c.Flags().BoolVar(&with, "with-generation", false, "print a receipt with the version and the document")
-	c.MarkFlagsMutuallyExclusive("generation-only", "with-generation")
 	return c
 }
 

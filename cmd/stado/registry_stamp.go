@@ -67,9 +67,7 @@ Exit status: 0 stamped, or nothing to stamp; 1 refused; 2 usage; 69 the remote c
 	f.StringVar(&remote, "remote", "", "remote to push to (default: the one of the current branch, else origin)")
 	f.StringVar(&branch, "branch", "", "branch to stamp (default: the one that the current branch follows)")
 	f.BoolVar(&asJSON, "json", false, "print the answer as JSON")
-	f.IntVar(&limits.MemoryMiB, "evaluation-memory-mib", 0, "data limit of the evaluation, in MiB")
-	f.IntVar(&limits.CPUSeconds, "evaluation-cpu-seconds", 0, "processor time of the evaluation, in seconds")
-	f.IntVar(&limits.WallSeconds, "evaluation-wall-seconds", 0, "time on the clock of the evaluation, in seconds")
+	evaluationFlags(c, &limits)
 	return c
 }
 

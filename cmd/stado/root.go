@@ -28,11 +28,11 @@ func newRoot(a *app) *cobra.Command {
 repository; an agent on each host admits its commits and relays connections to the services that they name.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		PersistentPreRunE: func(*cobra.Command, []string) error {
+		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
 			if a.logFormat != "text" && a.logFormat != "json" {
 				return misused(fmt.Errorf("--log-format is %q (write text or json)", a.logFormat))
 			}
-			return nil
+			return withValues(c)
 		},
 	}
 	flags := root.PersistentFlags()

@@ -33,22 +33,14 @@ type scaffold struct {
 // sampleService is the service that a new registry declares and that `stado up` runs.
 const sampleService = "hello"
 
-func newScaffold(hostname string) scaffold {
-	host := hostLabel(hostname)
-	s := scaffold{
+func newScaffold(host string) scaffold {
+	return scaffold{
 		Host: host, APIPort: 7700, AdapterPort: 7701, ServicePort: 7780, RefreshSeconds: 5, MaxStaleSeconds: 60,
 		Hostnames: []string{}, integration: integration{CI: ciNone},
 	}
-	if full := fleet.NormalizeIdentity(hostname); full != host && hostnamePattern.MatchString(full) {
-		s.Hostnames = append(s.Hostnames, full)
-	}
-	return s
 }
 
-var (
-	hostnamePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$`)
-	notInLabel      = regexp.MustCompile(`[^a-z0-9-]+`)
-)
+var notInLabel = regexp.MustCompile(`[^a-z0-9-]+`)
 
 // hostLabel turns a machine's host name into a host name of the registry.
 func hostLabel(hostname string) string {

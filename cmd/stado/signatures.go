@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"stado.internal/stado/agent"
 	"stado.internal/stado/agent/config"
@@ -73,7 +74,7 @@ func doctorSignature(ctx context.Context, dir string, limits config.Evaluation) 
 	e := source.Evaluator{Runner: agent.Child(child, limits)}
 	before, err := e.Commit(ctx, dir, "HEAD^")
 	var read *source.Error
-	if errors.As(err, &read) && (read.Kind == source.KindNotFound || read.Kind == source.KindRevision) {
+	if errors.As(err, &read) && (slices.Contains([]source.Kind{source.KindNotFound, source.KindRevision, source.KindShallow}, read.Kind)) {
 		return nil, nil
 	}
 	if err != nil {

@@ -104,6 +104,9 @@ func (s stamper) tip(ctx context.Context) (string, error) {
 	if ctx.Err() != nil {
 		return "", ctx.Err()
 	}
+	if _, named := s.repo.run(ctx, "remote", "get-url", "--", s.remote); named != nil && !strings.ContainsAny(s.remote, "/:") {
+		return "", refused(fmt.Errorf("%s has no remote %s to push to (git remote add %s URL, or name one with --remote)", s.repo.dir, s.remote, s.remote))
+	}
 	const noSuchRef = 2 // git-ls-remote(1), --exit-code
 	var failed *gitError
 	if _, asked := s.repo.run(ctx, "ls-remote", "--exit-code", "--", s.remote, ref); errors.As(asked, &failed) && failed.code == noSuchRef {
@@ -162,7 +165,7 @@ func (s stamper) prepare(ctx context.Context, base string) (stampAnswer, error) 
 }
 
 // setter is the last commit of the first-parent history that gave the generation its number: hosts know the number with its content. A
-// commit in which the number cannot be read neither gives nor takes it.
+// commit in which the number cannot be read neither gives nor takes it, and a higher one was taken back.
 func (s stamper) setter(ctx context.Context, base string, number fleet.Generation) (string, error) {
 	list, err := s.repo.run(ctx, "rev-list", "--first-parent", base, "--", s.path)
 	if err != nil {
@@ -177,7 +180,7 @@ func (s stamper) setter(ctx context.Context, base string, number fleet.Generatio
 		case err != nil:
 		case g == number:
 			found = commit
-		case found != "":
+		case found != "" && g < number:
 			return found, nil
 		}
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -45,7 +46,13 @@ Exit status: 0 admitted, 1 refused (findings on stdout), 2 usage.`,
 			if len(args) == 1 {
 				v.dir = args[0]
 			}
+			if err := errors.Join(oneOf(c, "staged", "ref"), oneOf(c, "staged", "trial-merge")); err != nil {
+				return misused(err)
+			}
 			if asJSON {
+				if c.Flags().Changed("format") && format != formatJSON {
+					return misused(fmt.Errorf("--json and --format %s are two forms of one answer (choose one)", format))
+				}
 				format = formatJSON
 			}
 			if !slices.Contains(formats(), format) {
@@ -70,8 +77,6 @@ Exit status: 0 admitted, 1 refused (findings on stdout), 2 usage.`,
 	f.BoolVar(&v.staged, "staged", false, "judge the index instead of the work tree")
 	f.StringVar(&v.ref, "ref", "", "judge this revision instead of the work tree")
 	f.BoolVar(&v.trial, "trial-merge", false, "the revision is a trial merge: what its signature lacks is a warning")
-	c.MarkFlagsMutuallyExclusive("staged", "ref")
-	c.MarkFlagsMutuallyExclusive("staged", "trial-merge")
 	f.StringVar(&format, "format", formatText, "form of the findings: "+strings.Join(formats(), ", "))
 	f.BoolVar(&asJSON, "json", false, "the same as --format json")
 	f.BoolVar(&verbose, "verbose", false, "say on stderr how much was evaluated")
@@ -105,11 +110,4 @@ func remembering(ctx context.Context, limits config.Evaluation, dir string) (sou
 // sayCounts says what an evaluation did.
 func sayCounts(n schema.Counts) string {
 	return fmt.Sprintf("%d units: %d known from earlier evaluations, %d of pure data, %d evaluated as CUE", n.Units, n.Cached, n.Literal, n.Evaluated)
-}
-
-func evaluationFlags(c *cobra.Command, limits *config.Evaluation) {
-	f := c.Flags()
-	f.IntVar(&limits.MemoryMiB, "evaluation-memory-mib", 0, "data limit of the evaluation, in MiB")
-	f.IntVar(&limits.CPUSeconds, "evaluation-cpu-seconds", 0, "processor time of the evaluation, in seconds")
-	f.IntVar(&limits.WallSeconds, "evaluation-wall-seconds", 0, "time on the clock of the evaluation, in seconds")
 }

@@ -39,6 +39,10 @@ type Finding struct {
 	Subject string `json:"subject"` // field path, or file
 	Detail  string `json:"detail"`
 	Hint    string `json:"hint"` // what to do
+	// File, Line and Column say where the registry gives the subject, for whoever knows; [Examine] sees no files.
+	File   string `json:"file,omitempty"`
+	Line   int    `json:"line,omitempty"`
+	Column int    `json:"column,omitempty"`
 }
 
 // Examine lists the findings by kind and subject.
@@ -68,7 +72,7 @@ type adapter struct {
 }
 
 func (e *examiner) find(kind Kind, subject, detail, hint string) {
-	e.findings = append(e.findings, Finding{kind, subject, detail, hint})
+	e.findings = append(e.findings, Finding{Kind: kind, Subject: subject, Detail: detail, Hint: hint})
 }
 
 // reachable reports whether the registry names a path to the host.

@@ -81,6 +81,15 @@ type Outcome struct {
 // Apply makes one change. Errors: [*RefusedError] and the edit's own for what is refused, [*ConflictError] for a lost
 // compare-and-swap, [*UnreachableError] for a remote that does not answer, [*source.Error] for a repository that cannot be read.
 func Apply(ctx context.Context, o Options, edit Edit) (Outcome, error) {
+	out, err := o.apply(ctx, edit)
+	var lost *ConflictError
+	if o.Expect != "" && errors.As(err, &lost) {
+		lost.Given = true
+	}
+	return out, err
+}
+
+func (o Options) apply(ctx context.Context, edit Edit) (Outcome, error) {
 	r, err := openRepository(ctx, o.Dir)
 	if err != nil {
 		return Outcome{}, err
@@ -121,7 +130,7 @@ type target struct {
 
 func (o Options) attempt(ctx context.Context, r *repository, t target, edit Edit) (Outcome, error) {
 	if o.Expect != "" && o.Expect != t.base {
-		return Outcome{}, &ConflictError{Location: r.dir, Expected: o.Expect, Actual: t.base}
+		return Outcome{}, &ConflictError{Location: r.location(ctx, o), Expected: o.Expect, Actual: t.base}
 	}
 	d, err := o.draft(ctx, r, t.base)
 	if err != nil {

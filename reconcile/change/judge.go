@@ -30,10 +30,15 @@ func (o Options) judge(ctx context.Context, scratch string, d *Draft, changed ma
 	if err != nil {
 		return nil, source.Verdict{}, err
 	}
-	v.AllowEmptyFleet = o.AllowEmptyFleet
+	v.AllowEmptyFleet, v.TakesNumber = o.AllowEmptyFleet, source.TakesNumber(d.Subject.Kind)
 	judged, err := o.Evaluator.Judge(ctx, o.Dir, d.verdict, v)
 	if err != nil {
 		return nil, source.Verdict{}, err
+	}
+	for i := range judged {
+		if judged[i].Rule == policies.RuleEmptyFleet {
+			judged[i].Hint = hintEmptyFleet
+		}
 	}
 	if findings := policies.Together(v.Findings, judged); findings.Refuses() {
 		return nil, source.Verdict{}, &RefusedError{Message: sayResultRefused, Findings: findings}

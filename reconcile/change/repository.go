@@ -260,7 +260,7 @@ func (r *repository) push(ctx context.Context, remote, branch, base, commit stri
 		return &UnreachableError{Remote: remote, Cause: failed.words}
 	case raced(verdict):
 		now, _, _ := strings.Cut(r.says(ctx, "ls-remote", remote, "refs/heads/"+branch), "\t")
-		return &ConflictError{Location: remote, Expected: base, Actual: now}
+		return &ConflictError{Location: r.location(ctx, Options{Push: true, Remote: remote}), Expected: base, Actual: now}
 	}
 	return &RefusedError{Message: sayPushRefused(remote, verdict, failed.words)}
 }

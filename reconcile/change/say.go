@@ -26,6 +26,7 @@ func (e *RefusedError) Error() string {
 type ConflictError struct {
 	Location         string // the repository or the remote
 	Expected, Actual string // commits; Actual is empty when the other side did not say
+	Given            bool   // Expected is what the caller read before, so that doing the same again fails again
 }
 
 // Error is one sentence.
@@ -34,7 +35,11 @@ func (e *ConflictError) Error() string {
 	if e.Actual != "" {
 		now = fmt.Sprintf("is at %.12s now", e.Actual)
 	}
-	return fmt.Sprintf("%s changed meanwhile: its branch was expected at %.12s and %s; nothing was changed (run the command again)", e.Location, e.Expected, now)
+	again := "run the command again"
+	if e.Given {
+		again = "read the store again, and make the change on that: stado registry pull --with-generation"
+	}
+	return fmt.Sprintf("%s changed meanwhile: its branch was expected at %.12s and %s; nothing was changed (%s)", e.Location, e.Expected, now, again)
 }
 
 // UnreachableError says that a remote did not answer.
@@ -44,6 +49,9 @@ type UnreachableError struct{ Remote, Cause string }
 func (e *UnreachableError) Error() string {
 	return fmt.Sprintf("cannot reach remote %s: %s", e.Remote, strings.Join(strings.Fields(e.Cause), " "))
 }
+
+// hintEmptyFleet takes the place of the hint for somebody who writes the commit by hand.
+const hintEmptyFleet = "give the document its hosts; if the fleet is really to be empty, say --allow-empty-fleet"
 
 const (
 	sayNoGit         = "git is not installed: a registry is a git repository (install the git package)"

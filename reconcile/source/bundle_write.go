@@ -36,9 +36,17 @@ type bundleRequest struct {
 // what that revision does not reach; whoever reads the bundle must have it then. An existing file is replaced when the new one is whole,
 // and nothing is left beside it, also when the child is killed in the middle.
 func (e Evaluator) Bundle(ctx context.Context, dir, rev, since, branch, file string) (out Bundle, err error) {
-	request := bundleRequest{Commit: rev, Since: since, Branch: branch}
+	request := bundleRequest{Branch: branch}
 	if request.Dir, err = filepath.Abs(dir); err != nil {
 		return Bundle{}, &Error{Phase: PhaseRead, Remote: dir, Kind: KindNotFound, Cause: err.Error(), Err: err}
+	}
+	if request.Commit, err = commitID(ctx, request.Dir, rev); err != nil {
+		return Bundle{}, err
+	}
+	if since != "" {
+		if request.Since, err = commitID(ctx, request.Dir, since); err != nil {
+			return Bundle{}, err
+		}
 	}
 	if file, err = filepath.Abs(file); err != nil {
 		return Bundle{}, fmt.Errorf("cannot write the bundle: %w", err)
@@ -73,26 +81,19 @@ func (e Evaluator) Bundle(ctx context.Context, dir, rev, since, branch, file str
 // bundle runs in the child only: a history may hold objects of any size, which no registry was ever made of.
 func bundle(_ context.Context, r bundleRequest, p func(sandbox.Progress)) (Bundle, error) {
 	p(sandbox.Progress{Phase: PhaseRead, File: r.Dir})
-	repository, st, _, err := openLocal(r.Dir)
+	st, _, err := openLocal(r.Dir)
 	if err != nil {
 		return Bundle{}, err
 	}
 	var out Bundle
-	resolve := func(rev string) (plumbing.Hash, error) {
-		h, err := repository.ResolveRevision(plumbing.Revision(rev))
-		if err != nil {
-			return plumbing.ZeroHash, failure(KindRevision, PhaseRead, r.Dir, fmt.Sprintf("there is no revision %s", rev))
-		}
-		return *h, nil
-	}
-	tip, err := resolve(r.Commit)
+	tip, err := resolved(r.Dir, r.Commit)
 	if err != nil {
 		return out, err
 	}
 	out.Commit = tip.String()
 	var base []plumbing.Hash
 	if r.Since != "" {
-		h, err := resolve(r.Since)
+		h, err := resolved(r.Dir, r.Since)
 		if err != nil {
 			return out, err
 		}

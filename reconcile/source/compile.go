@@ -24,8 +24,10 @@ type judgement struct {
 	Positions  map[string]schema.Position `json:"positions,omitempty"`
 	Policies   bool                       `json:"policies,omitempty"` // there are policies of the fleet's own
 	Counts     schema.Counts              `json:"counts"`
-	Separate   bool                       `json:"separate,omitempty"` // as [schema.Compiled] says
-	Bytes      int64                      `json:"bytes,omitempty"`    // of all files of a tree, also of those that are not read
+	// GenerationFile is git's name of the content of generation.cue.
+	GenerationFile string `json:"generation_file,omitempty"`
+	Separate       bool   `json:"separate,omitempty"` // as [schema.Compiled] says
+	Bytes          int64  `json:"bytes,omitempty"`    // of all files of a tree, also of those that are not read
 }
 
 // Attachment makes a judgement [sandbox.Attached].
@@ -56,7 +58,7 @@ func (e evaluation) judge(set fileSet, cache *results.Cache, p func(sandbox.Prog
 	c.Findings = schema.Limit(c.Findings)
 	j := judgement{
 		Document: c.Document, Digest: c.Digest, Findings: c.Findings, Positions: c.Positions, Policies: len(schema.PolicyFiles(set.files)) > 0,
-		Counts: c.Counts, Separate: c.Separate, Bytes: set.bytes,
+		Counts: c.Counts, Separate: c.Separate, Bytes: set.bytes, GenerationFile: set.ids[schema.GenerationFile],
 	}
 	if c.Registry != nil {
 		j.Generation = c.Registry.Directory.Generation

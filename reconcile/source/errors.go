@@ -49,6 +49,7 @@ const (
 	KindNoSpace        Kind = "no-space"       // this host's disk is full
 	KindPermission     Kind = "permission"     // this host's files are not ours to use
 	KindBusy           Kind = "busy"           // another process uses the store
+	KindFormat         Kind = "format"         // the repository is of a format that is not read
 	KindRevision       Kind = "revision"       // no such revision in a local repository
 	KindInternal       Kind = "internal"       // a defect of this program
 )

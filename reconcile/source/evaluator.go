@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
+	"strings"
 
 	"github.com/go-git/go-git/v5"
 	"github.com/go-git/go-git/v5/plumbing"
@@ -29,6 +30,8 @@ type Verdict struct {
 	Parent    string // full object id of the first parent; empty for a root commit, and for what is no commit
 	// AllowEmptyFleet: the commit says in a trailer that the last host is removed on purpose.
 	AllowEmptyFleet bool
+	TakesNumber     bool   // the commit raises the generation where changes leave it alone, as [TakesNumber] says
+	GenerationFile  string // git's name of the content of generation.cue; empty when there is none
 	Nonce           string // of the claim under which the commit was made, as its trailer says; empty for none
 	// Gap is how the commit follows on what it is judged against, when the caller says so.
 	Gap policies.Gap
@@ -44,8 +47,14 @@ type Verdict struct {
 const (
 	TrailerNonce    = "Stado-Nonce"
 	TrailerAllow    = "Stado-Allow"
+	TrailerKind     = "Stado-Kind"
 	AllowEmptyFleet = "empty-fleet"
+	KindStamp       = "stamp"
 )
+
+// TakesNumber reports whether a commit of a kind, as its trailer says it, raises the generation where changes leave it alone: a stamp,
+// or the join of two histories.
+func TakesNumber(kind string) bool { return kind == KindStamp || kind == "heal" }
 
 // Evaluator judges registries of this machine for the command line, with the same child, gates and judges as the agent. It is a value,
 // safe for concurrent use.
@@ -64,22 +73,26 @@ func (e Evaluator) how() evaluation { return evaluation{Results: e.Results, Spar
 // WorkTree judges the CUE files below a directory as they lie there, known to git or not. What the files do wrong is in the verdict;
 // the error, an [*Error] or the context's own, says that they could not be read.
 func (e Evaluator) WorkTree(ctx context.Context, dir string) (Verdict, error) {
-	return e.local(ctx, taskWorkTree, dir, "")
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return Verdict{}, &Error{Phase: PhaseRead, Remote: dir, Kind: KindNotFound, Cause: err.Error(), Err: err}
+	}
+	return e.run(ctx, taskWorkTree, localRequest{Dir: abs, evaluation: e.how()}, abs)
 }
 
 // Commit judges the registry at a revision (HEAD, origin/main, a tag, an object id or its start) of a local repository. dir is the
 // repository, bare or not, or a directory of its work tree: then the registry is what the revision holds below that directory. Errors
 // are as for [Evaluator.WorkTree].
 func (e Evaluator) Commit(ctx context.Context, dir, rev string) (Verdict, error) {
-	return e.local(ctx, taskRevision, dir, rev)
-}
-
-func (e Evaluator) local(ctx context.Context, task, dir, rev string) (Verdict, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return Verdict{}, &Error{Phase: PhaseRead, Remote: dir, Kind: KindNotFound, Cause: err.Error(), Err: err}
 	}
-	return e.run(ctx, task, localRequest{Dir: abs, Revision: rev, evaluation: e.how()}, abs)
+	id, err := commitID(ctx, abs, rev)
+	if err != nil {
+		return Verdict{}, err
+	}
+	return e.run(ctx, taskRevision, localRequest{Dir: abs, Revision: id, evaluation: e.how()}, abs)
 }
 
 // run has the child do a task; where is the directory that errors name.
@@ -100,6 +113,7 @@ func (e Evaluator) run(ctx context.Context, task string, request any, where stri
 		Commit: reply.Commit, Document: reply.Document, Digest: reply.Digest, Findings: schema.Limit(reply.Findings), Positions: reply.Positions,
 		Policies: reply.Policies, Counts: reply.Counts,
 		Parent: reply.Parent, AllowEmptyFleet: reply.AllowEmptyFleet, Nonce: reply.Nonce, Drift: reply.Drift,
+		TakesNumber: reply.TakesNumber, GenerationFile: reply.GenerationFile,
 	}, nil
 }
 
@@ -115,6 +129,7 @@ type localReply struct {
 	Commit          string   `json:"commit,omitempty"`
 	Parent          string   `json:"parent,omitempty"`
 	AllowEmptyFleet bool     `json:"allow_empty_fleet,omitempty"`
+	TakesNumber     bool     `json:"takes_number,omitempty"`
 	Nonce           string   `json:"nonce,omitempty"`
 	Drift           []string `json:"drift,omitempty"`
 }
@@ -136,15 +151,15 @@ func (e evaluation) judged(set fileSet, cache *results.Cache, findings fleet.Fin
 }
 
 func revision(_ context.Context, r localRequest, p func(sandbox.Progress)) (localReply, error) {
-	repo, st, prefix, err := openLocal(r.Dir)
+	st, prefix, err := openLocal(r.Dir)
 	if err != nil {
 		return localReply{}, err
 	}
-	hash, err := repo.ResolveRevision(plumbing.Revision(r.Revision))
+	hash, err := resolved(r.Dir, r.Revision)
 	if err != nil {
-		return localReply{}, failure(KindRevision, PhaseRead, r.Dir, "there is no revision "+r.Revision)
+		return localReply{}, err
 	}
-	commit, err := readCommit(st, *hash)
+	commit, err := readCommit(st, hash)
 	if err != nil {
 		return localReply{}, localFailure(err, r.Dir)
 	}
@@ -164,32 +179,36 @@ func revision(_ context.Context, r localRequest, p func(sandbox.Progress)) (loca
 	about := description(commit)
 	reply.Commit, reply.Parent = hash.String(), about.Parent
 	reply.AllowEmptyFleet, reply.Nonce = about.Trailers[TrailerAllow] == AllowEmptyFleet, about.Trailers[TrailerNonce]
+	reply.TakesNumber = TakesNumber(about.Trailers[TrailerKind])
 	return reply, nil
 }
 
 // openLocal opens the repository that dir is or lies in, and says where in its tree dir is. The objects are read through a storage
 // with a small cache instead of the library's.
-func openLocal(dir string) (*git.Repository, *filesystem.Storage, string, error) {
+func openLocal(dir string) (*filesystem.Storage, string, error) {
 	repo, err := git.PlainOpenWithOptions(dir, &git.PlainOpenOptions{EnableDotGitCommonDir: true})
 	if errors.Is(err, git.ErrRepositoryNotExists) { // not a repository's own directory, bare or not: perhaps one inside
 		repo, err = git.PlainOpenWithOptions(dir, &git.PlainOpenOptions{DetectDotGit: true, EnableDotGitCommonDir: true})
 	}
 	if err != nil {
 		if errors.Is(err, git.ErrRepositoryNotExists) {
-			return nil, nil, "", failure(KindNotFound, PhaseRead, dir, "there is no git repository")
+			return nil, "", failure(KindNotFound, PhaseRead, dir, "there is no git repository")
 		}
-		return nil, nil, "", failure(KindDamaged, PhaseRead, dir, err.Error())
+		if strings.Contains(err.Error(), "objectformat") {
+			return nil, "", failure(KindFormat, PhaseRead, dir, sayFormat)
+		}
+		return nil, "", failure(KindDamaged, PhaseRead, dir, err.Error())
 	}
 	opened, ok := repo.Storer.(*filesystem.Storage)
 	if !ok {
-		return nil, nil, "", failure(KindInternal, PhaseRead, dir, "the repository is of an unknown kind")
+		return nil, "", failure(KindInternal, PhaseRead, dir, "the repository is of an unknown kind")
 	}
 	st := openObjects(opened.Filesystem())
 	prefix := ""
 	if tree, err := repo.Worktree(); err == nil {
 		prefix = below(tree.Filesystem.Root(), dir)
 	}
-	return repo, st, prefix, nil
+	return st, prefix, nil
 }
 
 // below is dir relative to root, through symbolic links; empty when it is the root, or not below it.

@@ -41,6 +41,7 @@ func (e Evaluator) Tree(ctx context.Context, r Repository, commit, dir string) (
 	v.Parent, _, _ = strings.Cut(parents, " ")
 	says := trailers(message)
 	v.AllowEmptyFleet, v.Nonce = says[TrailerAllow] == AllowEmptyFleet, says[TrailerNonce]
+	v.TakesNumber = TakesNumber(says[TrailerKind])
 	return v, err
 }
 

@@ -35,7 +35,7 @@ type policiesReply struct {
 // judgePolicies runs in the child only.
 func judgePolicies(ctx context.Context, r policiesRequest, p func(sandbox.Progress)) (policiesReply, error) {
 	if r.Dir != "" {
-		_, st, prefix, err := openLocal(r.Dir)
+		st, prefix, err := openLocal(r.Dir)
 		if err != nil {
 			return policiesReply{}, err
 		}
@@ -192,6 +192,6 @@ func (v Verdict) revision() (policies.Revision, error) {
 	}
 	return policies.Revision{
 		Registry: registry, Document: v.Document, Digest: v.Digest, Positions: v.Positions, Commit: v.Commit, OwnPolicies: v.Policies,
-		AllowEmptyFleet: v.AllowEmptyFleet, Gap: v.Gap,
+		AllowEmptyFleet: v.AllowEmptyFleet, TakesNumber: v.TakesNumber, GenerationFile: v.GenerationFile, Gap: v.Gap,
 	}, nil
 }

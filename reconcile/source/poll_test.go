@@ -217,7 +217,7 @@ func TestRemotesThatCannotBeRead(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "shallow")
 			r.git("clone", "-q", "--depth", "1", "file://"+r.dir, dir)
 			return dir
-		}, KindShallow, "advertisement: the repository is a shallow clone; a registry is read with its full history (run git fetch --unshallow in it)"},
+		}, KindShallow, "advertisement: the repository is a shallow clone; a registry is read with its full history (run git fetch --unshallow in it; in a workflow, give the checkout fetch-depth: 0)"},
 		{"objects missing at the remote", func(t *testing.T) string {
 			r := newRepo(t)
 			r.commit("1", registry(1))

@@ -58,7 +58,7 @@ func sayHint(e *Error) string {
 	case KindMissingBranch:
 		return "push the branch, or configure the one that holds the registry"
 	case KindShallow:
-		return "run git fetch --unshallow in it"
+		return "run git fetch --unshallow in it; in a workflow, give the checkout fetch-depth: 0"
 	case KindIncomplete:
 		return "run git fsck in it and push the missing objects again"
 	case KindLimit:
@@ -69,6 +69,8 @@ func sayHint(e *Error) string {
 		return "give the files to the user that runs the program"
 	case KindBusy:
 		return "wait until it is done"
+	case KindFormat:
+		return "make the registry's repository with git init --object-format=sha1"
 	case KindRevision:
 		return "name a branch, a tag or a commit of that repository"
 	default:
@@ -91,6 +93,8 @@ func sayBundleHint(k Kind) string {
 		return ""
 	}
 }
+
+const sayFormat = "the repository names its objects by SHA-256, which is not supported"
 
 func sayDeadline(bound string) string { return "no answer within " + bound }
 

@@ -195,6 +195,14 @@ func TestRevisions(t *testing.T) {
 	linked := filepath.Join(t.TempDir(), "linked")
 	r.git("worktree", "add", "-q", "--detach", linked, first)
 	r.git("gc", "-q")
+	r.git("branch", "-q", "-m", "main")
+	r.git("config", "remote.origin.url", bare)
+	r.git("config", "remote.origin.fetch", "+refs/heads/*:refs/remotes/origin/*")
+	r.git("branch", "-q", "-u", "origin/main")
+	shallow, long := filepath.Join(t.TempDir(), "shallow"), filepath.Join(t.TempDir(), "long")
+	r.git("clone", "-q", "--depth=1", "file://"+bare, shallow)
+	r.git("init", "-q", "--object-format=sha256", long)
+	r.git("-C", long, "-c", "user.name=Ada", "-c", "user.email=ada@example.net", "commit", "-q", "--allow-empty", "-m", "1")
 	mono := newRepo(t)
 	inside := map[string]string{"other.cue": "nonsense {"}
 	for name, content := range registry(5) {
@@ -210,7 +218,21 @@ func TestRevisions(t *testing.T) {
 		{bare, "main", second, ""},
 		{linked, "HEAD", first, ""},
 		{filepath.Join(mono.dir, "fleet"), "HEAD", monoTip, ""},
+		{r.dir, "@{upstream}", first, ""},
+		{r.dir, "main@{u}", first, ""},
+		{r.dir, ":/1", first, ""},
 		{r.dir, "nonsense", "", "there is no revision nonsense"},
+		{r.dir, "HEAD:fleet.cue", "", "there is no revision HEAD:fleet.cue"},
+		{r.dir, "HEAD:generation.cue", "", "HEAD:generation.cue names a blob, which is no commit"},
+		{r.dir, "HEAD:hosts", "", "HEAD:hosts names a tree, which is no commit"},
+		{r.dir, "HEAD^{tree}", "", "HEAD^{tree} names a tree, which is no commit"},
+		{r.dir, "HEAD..HEAD", "", "there is no revision HEAD..HEAD"},
+		{r.dir, "--all", "", "there is no revision --all"},
+		{r.dir, strings.Repeat("1", 40), "", "there is no revision 1111"},
+		{shallow, "HEAD", second, ""},
+		{shallow, "HEAD~1", "", "there is no revision HEAD~1 here: the history of this clone is cut off (run git fetch --unshallow in it; in a workflow, give the checkout fetch-depth: 0)"},
+		{shallow, first, "", "the history of this clone is cut off"},
+		{long, "HEAD", "", "the repository names its objects by SHA-256, which is not supported (make the registry's repository with git init --object-format=sha1)"},
 		{t.TempDir(), "HEAD", "", "there is no git repository"},
 	} {
 		v, err := e.Commit(t.Context(), tc.dir, tc.rev)
