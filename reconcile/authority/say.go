@@ -64,7 +64,7 @@ func sayCopyUnreadable(copyError, cause string) string {
 }
 
 func sayNoAuthority(self fleet.HostName) string {
-	return fmt.Sprintf("the last-known-good copy of this host, %s, names no registry authority; set service_directory.authority in its registry", self)
+	return fmt.Sprintf("the last-known-good copy of %s names no registry authority; set service_directory.authority in its registry", thisHost(self))
 }
 
 func sayNotAuthority(self fleet.HostName, held Head) string {

@@ -109,7 +109,7 @@ func TestJoinRefused(t *testing.T) {
 		"a file changed here and gone there": {map[string]string{"hosts/a2.cue": files["hosts/a2.cue"] + "\n"}, map[string]string{"hosts/a2.cue": ""}, "both histories have changed hosts/a2.cue"},
 		"a file made twice":                  {map[string]string{"more.cue": zone("y")}, map[string]string{"more.cue": zone("y") + "\n"}, "both histories have changed more.cue"},
 		"together no registry": {
-			map[string]string{"services/wiki.cue": strings.ReplaceAll(files["services/wiki.cue"], "a1", "a2")},
+			map[string]string{"services/wiki.cue": strings.ReplaceAll(files["services/wiki.cue"], `["a1"]`, `["a2"]`)},
 			map[string]string{"hosts/a2.cue": ""},
 			"the result would be refused",
 		},
