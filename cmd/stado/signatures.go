@@ -74,7 +74,7 @@ func doctorSignature(ctx context.Context, dir string, limits config.Evaluation) 
 	e := source.Evaluator{Runner: agent.Child(child, limits)}
 	before, err := e.Commit(ctx, dir, "HEAD^")
 	var read *source.Error
-	if errors.As(err, &read) && (slices.Contains([]source.Kind{source.KindNotFound, source.KindRevision, source.KindShallow}, read.Kind)) {
+	if errors.As(err, &read) && slices.Contains([]source.Kind{source.KindNotFound, source.KindRevision, source.KindShallow}, read.Kind) {
 		return nil, nil
 	}
 	if err != nil {
