@@ -61,7 +61,7 @@ func TestHandOver(t *testing.T) {
 	r := l.start("SSH_AUTH_SOCK=")
 	l.until("serving the third generation", func() bool { return r.serves(3) })
 	l.until("reading a2 over ssh", func() bool { a := l.state().Authority; return a.Host == "a2" && a.Source == "ssh" })
-	for _, flag := range []string{"--force", "--allow-empty-fleet", "--if-generation=x", "--if-generation=", "--dry-run", "--sign", "--remote=origin", "--repository=."} {
+	for _, flag := range []string{"--force", "--allow-empty-fleet", "--if-generation=x", "--dry-run", "--sign", "--remote=origin", "--repository=."} {
 		name, _, _ := strings.Cut(flag, "=")
 		if said := l.refuse(exitUsage, push(document, flag)...); !strings.Contains(said, "--last-known-good cannot be combined with "+name+"\n") {
 			t.Errorf("%s: %s", flag, said)

@@ -138,6 +138,8 @@ found      no agent runs
 start      /usr/local/bin/stado \(left to itself; its log is /var/lib/stado/agent.log\)
 host a1: the agent is serving at generation 1
 # reboot
+found      the agent is serving at generation 1
+reboot     a1 \(reboot\)
 host a1: a dry run, nothing was changed
 host a1: reboot ordered; waiting until it is back
 host a1 is back after \d+s; no agent runs
