@@ -8,6 +8,9 @@ SHELL := bash
 GO ?= go
 export GO
 
+# The program needs no C, and what the lints have compiled the tests find compiled. Only the race detector is built with cgo.
+export CGO_ENABLED := 0
+
 # Packages tested at the same time. Some tests hold real clocks and sockets, and CI has two cores.
 PARALLEL ?= 2
 TOOLS := $(CURDIR)/bin/tools
@@ -27,7 +30,7 @@ up: build ## start a one-host fleet with its state in ./.stado; Ctrl-C ends it, 
 
 .PHONY: build
 build: ## build bin/stado
-	CGO_ENABLED=0 $(GO) build -trimpath -o bin/stado ./cmd/stado
+	$(GO) build -trimpath -o bin/stado ./cmd/stado
 
 ##@ Prove
 
@@ -37,20 +40,20 @@ packages: ## install the Debian packages that the tests need, or say which are m
 
 .PHONY: test
 test: packages ## run the suite (at most 10 minutes)
-	env -u STADO_SOAK $(UNTENDED) CGO_ENABLED=0 $(GO) test $(UNVETTED) -p $(PARALLEL) -timeout 15m ./...
+	env -u STADO_SOAK $(UNTENDED) $(GO) test $(UNVETTED) -p $(PARALLEL) -timeout 15m ./...
 
 .PHONY: soak
 soak: packages ## run what needs repetition: everything once under the race detector, kill loops, fuzzing (at most 35 minutes)
 	env -u STADO_SOAK $(UNTENDED) CGO_ENABLED=1 $(GO) test $(UNVETTED) -p $(PARALLEL) -race -shuffle=on -timeout 25m ./...
 	files=$$(grep -rl --include='*_test.go' STADO_SOAK .); \
 	tests=$$(sed -nE 's/^func (Test[A-Za-z0-9_]*)\(.*/\1/p' $$files | paste -sd '|'); \
-	STADO_SOAK=1 $(UNTENDED) CGO_ENABLED=0 $(GO) test -p 1 -count=1 -timeout 25m -run "^($$tests)$$" $$(dirname $$files | sort -u)
+	STADO_SOAK=1 $(UNTENDED) $(GO) test -p 1 -count=1 -timeout 25m -run "^($$tests)$$" $$(dirname $$files | sort -u)
 	.ci/fuzz 15s
 
 .PHONY: bench
 bench: ## run the benchmarks, also beside cue vet, write docs/benchmarks.md, and run the tests named …Allocates… or …Gate… that hold their counts
 	measured=$$(grep -rl --include='*_test.go' '^func Benchmark' . | xargs -r dirname | sort -u); \
-	[[ -z $$measured ]] || STADO_BENCHMARKS=$(CURDIR)/docs/benchmarks.md CGO_ENABLED=0 $(GO) test -p 1 -timeout 20m -run 'Allocates|Gate' -bench . -benchmem $$measured
+	[[ -z $$measured ]] || STADO_BENCHMARKS=$(CURDIR)/docs/benchmarks.md $(GO) test -p 1 -timeout 20m -run 'Allocates|Gate' -bench . -benchmem $$measured
 
 ##@ Check
 
